@@ -1,0 +1,49 @@
+# One command per intent, the same on a desk and in CI.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+KERNEL := $(wildcard src/rocketq/kernel/*.py src/rocketq/kernel/*.pxd src/rocketq/kernel/*.h)
+
+.PHONY: help setup check test test-compiled test-interpreted interop bench demo clean
+
+help: ## what there is
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
+
+setup: $(STAMP) ## make .venv with everything, compiled where a C compiler exists
+
+$(STAMP): pyproject.toml setup.py $(KERNEL)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -c "import rocketq.kernel as k; print('kernel:', 'compiled' if k.compiled else 'interpreted (no C compiler was found)')"
+	touch $(STAMP)
+
+check: setup ## lint, types, the rules of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/tidy
+
+test: setup ## the whole suite, with the compiled and with the interpreted kernel
+	@if $(BIN)/python -c "import sys, rocketq.kernel as k; sys.exit(not k.compiled)"; then \
+	  $(MAKE) --no-print-directory test-compiled; \
+	else echo "no C compiler was found at setup: only the interpreted kernel is tested"; fi
+	@$(MAKE) --no-print-directory test-interpreted
+
+test-compiled: setup
+	ROCKETQ_KERNEL=compiled $(BIN)/pytest -m "not interop"
+
+test-interpreted: setup
+	ROCKETQ_KERNEL=interpreted $(BIN)/pytest -m "not interop"
+
+interop: setup ## against real Apache RocketMQ brokers (Maven and Java needed)
+	$(BIN)/pytest tests/interop -m interop -rs
+
+bench: setup ## the figures, as ratios within one run
+	$(BIN)/python -m bench.store
+
+demo: setup ## write, kill, recover, check
+	$(BIN)/python examples/store_demo.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info src/rocketq/kernel/*.so

@@ -1,0 +1,33 @@
+"""Builds the kernel: each listed module is plain Python, compiled with Cython where a C compiler exists.
+
+The extensions are optional: without a compiler the installation succeeds and the same files are interpreted.
+"""
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+KERNEL = "src/rocketq/kernel"
+COMPILED_MODULES = ["properties", "records", "queue_units", "index_units", "appender", "reader", "scanner"]
+
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "infer_types": False,
+    "freethreading_compatible": False,
+}
+
+extensions = [
+    Extension(
+        f"rocketq.kernel.{name}",
+        [f"{KERNEL}/{name}.py"],
+        include_dirs=[KERNEL],
+        extra_compile_args=["-O3", "-fno-strict-aliasing"],
+        optional=True,
+    )
+    for name in COMPILED_MODULES
+]
+
+setup(ext_modules=cythonize(extensions, compiler_directives=DIRECTIVES, build_dir="build/cython", annotate=True))

@@ -1,0 +1,7 @@
+"""Frozen values: what the rest of the house talks about."""
+
+from rocketq.model.host import LOOPBACK, Host
+from rocketq.model.ids import decode_message_id, encode_message_id
+from rocketq.model.record import NewMessage, Record, SysFlag
+
+__all__ = ["LOOPBACK", "Host", "NewMessage", "Record", "SysFlag", "decode_message_id", "encode_message_id"]
