@@ -1,0 +1,47 @@
+"""A message's properties as bytes.
+
+    properties = *( name 0x01 value 0x02 )      the last 0x02 may be missing (4.9.x leaves it out)
+
+Names and values are UTF-8 and not empty; a value may hold 0x01 but never 0x02. Of two equal names the last counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketq.errors import LocalProtocolError
+
+PROPERTIES_BYTES_MAX = 32767
+
+_NAME_END = "\x01"
+_VALUE_END = "\x02"
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The bytes of the properties in their order; empty values are left out, since no reader would keep them."""
+    return "".join(_item(name, value) for name, value in properties.items() if value).encode("utf-8", "replace")
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """The properties in these bytes; items without a name or a value are dropped, as Apache does."""
+    properties = {}
+    for item in str(data, "utf-8", "replace").split(_VALUE_END):
+        name, _, value = item.partition(_NAME_END)
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def append_missing(data: bytes, additions: Mapping[str, str]) -> bytes:
+    """Add the properties whose names are not there yet, keeping the bytes that are."""
+    present = decode_properties(data)
+    missing = encode_properties({name: value for name, value in additions.items() if name not in present})
+    if data and missing and not data.endswith(b"\x02"):
+        return data + b"\x02" + missing
+    return data + missing
+
+
+def _item(name: str, value: str) -> str:
+    if not name or _NAME_END in name or _VALUE_END in name or _VALUE_END in value:
+        raise LocalProtocolError(f"a property cannot carry its own separators: {name!r}={value[:40]!r}")
+    return f"{name}{_NAME_END}{value}{_VALUE_END}"
