@@ -1,0 +1,76 @@
+"""A command: one request or one answer, without its frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from rocketq.protocol.flags import CommandFlag, Language
+from rocketq.protocol.versions import OUR_VERSION
+
+JAVA_MEMBERS: Final = (
+    "code",
+    "extFields",
+    "flag",
+    "language",
+    "opaque",
+    "remark",
+    "serializeTypeCurrentRPC",
+    "version",
+)
+"""The members of a JSON header in the order Java writes them."""
+
+
+class HeaderForm(IntEnum):
+    """How a header is written; the first byte after a frame's length."""
+
+    JSON = 0
+    BINARY = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A request (flag bit 0 clear) or a response; no remark and no body are None and b""."""
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    language: Language = Language.PYTHON
+    version: int = OUR_VERSION
+    remark: str | None = None
+    ext_fields: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    form: HeaderForm = HeaderForm.JSON
+    json_members: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    """The members of a received JSON header in their order, so that it is written again as it came."""
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.flag & CommandFlag.RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & CommandFlag.ONEWAY)
+
+    def answer(
+        self,
+        code: int,
+        *,
+        remark: str | None = None,
+        ext_fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        version: int = OUR_VERSION,
+    ) -> Command:
+        """The response to this request, in the header form it was asked in."""
+        return Command(
+            code=code,
+            opaque=self.opaque,
+            flag=CommandFlag.RESPONSE,
+            version=version,
+            remark=remark,
+            ext_fields=ext_fields or {},
+            body=body,
+            form=self.form,
+        )

@@ -1,0 +1,109 @@
+"""The JSON form of a header.
+
+    {"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":3,
+     "serializeTypeCurrentRPC":"JSON","version":355}
+
+Reading is tolerant as clients need it: numbers may be texts and ext values numbers or booleans. Writing is strict:
+ext values are always texts, and there is no whitespace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocketq.errors import RemoteProtocolError
+from rocketq.protocol.command import JAVA_MEMBERS, Command, HeaderForm
+from rocketq.protocol.fastjson import dumps, loads
+from rocketq.protocol.flags import Language
+
+_ABSENT: tuple[Any, ...] = (None, 0, "", {}, "JAVA", "JSON")  # what a missing member means
+
+
+def encode_json_header(command: Command) -> bytes:
+    values = {
+        "code": int(command.code),
+        "extFields": _ext_out(command),
+        "flag": int(command.flag),
+        "language": command.language.name,
+        "opaque": command.opaque,
+        "remark": "" if command.remark is None and command.json_members else command.remark,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": command.version,
+    }
+    return dumps({name: values[name] for name in _members(command, values) if values[name] is not None})
+
+
+def decode_json_header(data: bytes, body: bytes) -> Command:
+    """The command of these header bytes; RemoteProtocolError when they are no header."""
+    members = loads(data)
+    if not isinstance(members, dict):
+        raise RemoteProtocolError("a JSON header must be an object")
+    return Command(
+        code=_number(members, "code"),
+        opaque=_number(members, "opaque"),
+        flag=_number(members, "flag"),
+        language=_language(members.get("language", "JAVA")),
+        version=_number(members, "version"),
+        remark=_text(members.get("remark")) or None,
+        ext_fields=_ext_in(members.get("extFields")),
+        body=body,
+        form=HeaderForm.JSON,
+        json_members=tuple(name for name in members if name in JAVA_MEMBERS and members[name] is not None),
+    )
+
+
+def _members(command: Command, values: dict[str, Any]) -> tuple[str, ...]:
+    """Which members to write: those that came, in their order, and what was set since."""
+    if command.json_members is None:
+        return JAVA_MEMBERS
+    late = (name for name in JAVA_MEMBERS if name not in command.json_members and values[name] not in _ABSENT)
+    return (*command.json_members, *late)
+
+
+def _ext_out(command: Command) -> dict[str, str] | None:
+    """Empty ext fields are left out, unless a received header had them."""
+    return dict(command.ext_fields) if command.ext_fields or command.json_members else None
+
+
+def _number(members: dict[Any, Any], name: str) -> int:
+    value = members.get(name)
+    if value is None:
+        return 0
+    try:
+        number = int(value) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if type(number) is not int or not -0x80000000 <= number <= 0x7FFFFFFF:
+        raise RemoteProtocolError(f"header member {name} is not a 32-bit number: {str(value)[:40]!r}")
+    return number
+
+
+def _language(value: Any) -> Language:
+    """By name or by number; what we do not know is OTHER."""
+    try:
+        return Language[value] if isinstance(value, str) else Language(value)
+    except (KeyError, ValueError):
+        return Language.OTHER
+
+
+def _ext_in(value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise RemoteProtocolError("extFields must be an object")
+    if all(type(item) is str for item in value.values()) and all(type(name) is str for name in value):
+        return value
+    return {_field_name(name): _text(item) for name, item in value.items() if item is not None}
+
+
+def _field_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise RemoteProtocolError("an ext field's name must be text")
+    return name
+
+
+def _text(value: Any) -> str:
+    """The text Java would have sent: C++ and Node clients send bare numbers and booleans."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else dumps(value).decode()
