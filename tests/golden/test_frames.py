@@ -43,9 +43,9 @@ def test_captured_frame_reads_as_listed_and_writes_back(path: Path, expected: di
     )
     fields = expected.get("ext", {})
     assert command.ext_fields.keys() == fields.keys()
-    for name, value in fields.items():  # the list shortens long values
-        assert command.ext_fields[name] == value or command.ext_fields[name].startswith(value.removesuffix("...")), name
-    assert (command.remark or "") == expected.get("remark", "")
+    for name, value in fields.items():  # the list shortens long texts
+        assert command.ext_fields[name].startswith(value.removesuffix("...")), name
+    assert (command.remark or "")[:200] == expected.get("remark", "")
     assert encode_command(command) == frame
 
 
