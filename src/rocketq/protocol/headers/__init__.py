@@ -1,0 +1,53 @@
+"""Typed ext fields, one module per request family; `HEADERS` finds the class of a request code."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.headers import (
+    admin,
+    groups,
+    membership,
+    messages,
+    nameserver,
+    offsets,
+    pop,
+    pull,
+    send,
+    topics,
+    transactions,
+)
+from rocketq.protocol.headers.wire import I32, I64, BadFieldError, Header, header, wire
+
+__all__ = ["HEADERS", "I32", "I64", "BadFieldError", "Header", "header", "wire"]
+
+_FAMILIES = (admin, groups, membership, messages, nameserver, offsets, pop, pull, send, topics, transactions)
+
+# Codes that share a header with the code its class names.
+_SHARED: Final[dict[RequestCode, type[Header]]] = {
+    RequestCode.LITE_PULL_MESSAGE: pull.PullRequest,
+    RequestCode.SEND_MESSAGE_V2: send.SendRequest,
+    RequestCode.SEND_BATCH_MESSAGE: send.SendRequest,
+    RequestCode.SEND_REPLY_MESSAGE: send.SendRequest,
+    RequestCode.SEND_REPLY_MESSAGE_V2: send.SendRequest,
+    RequestCode.AUTH_CREATE_USER: admin.UserRequest,
+    RequestCode.AUTH_UPDATE_USER: admin.UserRequest,
+    RequestCode.AUTH_DELETE_USER: admin.UserRequest,
+    RequestCode.AUTH_CREATE_ACL: admin.PolicyRequest,
+    RequestCode.AUTH_UPDATE_ACL: admin.PolicyRequest,
+    RequestCode.AUTH_DELETE_ACL: admin.PolicyRequest,
+}
+
+
+def _collect() -> dict[RequestCode, type[Header]]:
+    headers = dict(_SHARED)
+    for family in _FAMILIES:
+        for value in vars(family).values():
+            if isinstance(value, type) and issubclass(value, Header) and value.CODE is not None:
+                assert headers.setdefault(value.CODE, value) is value, f"two headers claim {value.CODE!r}"
+    return headers
+
+
+HEADERS: Final = MappingProxyType(_collect())
