@@ -1,0 +1,55 @@
+from rocketq.kernel.primitives cimport (
+    body_crc, copy_bytes, equal_bytes, find_byte, load_i16, load_i32, publish, store_i16, store_i32, store_i64,
+)
+from rocketq.kernel.buffers cimport MappedBuffer
+from rocketq.kernel.index_units cimport IndexTail, key_hash
+from rocketq.kernel.properties cimport PropertySpans, java_hash
+from rocketq.kernel.queue_units cimport QueueTail, tags_code_of
+from rocketq.kernel.records cimport MAGIC_BLANK, MAGIC_V1, record_size
+
+cpdef enum:
+    APPENDED = 1
+    SEGMENT_FULL = 0
+    NO_QUEUE_ROOM = -1
+    BATCH_MALFORMED = -2
+    BATCH_ITEM_TOO_LARGE = -3
+
+cdef class Appender:
+    cdef readonly MappedBuffer segment
+    cdef unsigned char* p
+    cdef readonly Py_ssize_t position
+    cdef readonly long long base, end
+    cdef bytes _store_host
+    cdef public IndexTail index
+    cdef public object roll_index
+    cdef public list delays_ms
+    cdef public list touched
+    cdef PropertySpans _spans
+    cdef object _scratch
+    cdef unsigned char* _scratch_p
+    cdef readonly long long log_offset, queue_offset, store_ms, records
+    cdef readonly int size, batch_count
+    cdef int put(
+        self, QueueTail queue, const unsigned char* body, Py_ssize_t body_at, Py_ssize_t body_len,
+        const unsigned char* properties, Py_ssize_t properties_at, Py_ssize_t properties_len,
+        int flag, int sys_flag, long long born_ms, bytes born_host, long long store_ms, int reconsume_times,
+        long long prepared_offset,
+    ) except -100
+    cdef void write(
+        self, QueueTail queue, long long queue_offset, int size, const unsigned char* body, Py_ssize_t body_at, Py_ssize_t body_len,
+        const unsigned char* properties, Py_ssize_t properties_at, Py_ssize_t properties_len,
+        int flag, int sys_flag, long long born_ms, bytes born_host, long long store_ms, int reconsume_times,
+        long long prepared_offset,
+    ) noexcept
+    cdef void touch(self, QueueTail queue)
+    cdef Py_ssize_t merge(
+        self, const unsigned char* inner, Py_ssize_t at, Py_ssize_t count, const unsigned char* extra, Py_ssize_t extra_len
+    ) noexcept
+
+cdef bint has_name(
+    const unsigned char* p, Py_ssize_t at, Py_ssize_t end, const unsigned char* name, Py_ssize_t name_at, Py_ssize_t name_len
+) noexcept
+cdef IndexTail put_keys(
+    IndexTail index, object roll_index, unsigned int seed, PropertySpans spans, const unsigned char* p,
+    long long log_offset, long long store_ms, bint check_held,
+)

@@ -1,0 +1,402 @@
+"""One append: the record into the log, its unit into the queue, its keys into the index.
+
+A batch arrives as the client packed it and is unpacked into ordinary records:
+
+    inner := size:i32 magic:i32 crc:i32 flag:i32 bodyLength:i32 body propertiesLength:i16 properties
+"""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    from rocketq.kernel.buffers import MappedBuffer
+    from rocketq.kernel.index_units import IndexTail, key_hash
+    from rocketq.kernel.primitives import (
+        body_crc,
+        copy_bytes,
+        equal_bytes,
+        find_byte,
+        load_i16,
+        load_i32,
+        publish,
+        store_i16,
+        store_i32,
+        store_i64,
+    )
+    from rocketq.kernel.properties import PropertySpans, java_hash
+    from rocketq.kernel.queue_units import QueueTail, tags_code_of
+    from rocketq.kernel.records import MAGIC_BLANK, MAGIC_V1, record_size
+
+    # What an append answers.
+    APPENDED, SEGMENT_FULL, NO_QUEUE_ROOM = 1, 0, -1
+    BATCH_MALFORMED, BATCH_ITEM_TOO_LARGE = -2, -3
+
+PROPERTIES_BYTES_MAX = 32767
+
+
+@cython.cclass
+class Appender:
+    """The writing end of the commit log. Not for two threads at once: its owner holds a lock.
+
+    After an append `log_offset`, `queue_offset` and `size` tell where the (first) record went, `batch_count` how many.
+    `touched` collects the queues that grew, until their owner has told everyone who waits for them.
+    """
+
+    def __init__(self, store_host):
+        self._store_host = store_host
+        self._spans = PropertySpans()
+        self.segment = None
+        self.position = 0
+        self.base = self.end = 0
+        self.index = None
+        self.roll_index = None
+        self.delays_ms = []
+        self.touched = []
+        self.records = 0
+        self._scratch = bytearray(2 * PROPERTIES_BYTES_MAX + 2)
+        view: cython.uchar[::1]
+        if cython.compiled:
+            view = self._scratch
+            self._scratch_p = cython.address(view[0])
+        else:
+            self._scratch_p = memoryview(self._scratch)
+
+    def attach_segment(self, segment: MappedBuffer, position: cython.Py_ssize_t):
+        """Append to this file from `position` on."""
+        if position < 0 or position > segment.size:
+            raise ValueError(f"position {position} of a segment of {segment.size} bytes")
+        self.segment = segment
+        self.p = segment.p
+        self.base = segment.base
+        self.position = position
+        self.end = segment.base + position
+
+    def close_segment(self):
+        """Fill the rest of the file with a blank record; nothing is appended to it any more."""
+        remaining: cython.Py_ssize_t = self.segment.size - self.position
+        if remaining >= 8:
+            publish(self.p, self.position, remaining, MAGIC_BLANK)
+        self.position = self.segment.size
+        self.end = self.base + self.position
+
+    def copy_raw(self, data: bytes):
+        """Copy whole records that another broker wrote for exactly this place; dispatching them is the caller's."""
+        if len(data) > self.segment.size - self.position:
+            raise ValueError(f"{len(data)} bytes do not fit in the {self.segment.size - self.position} left")
+        copy_bytes(self.p, self.position, data, 0, len(data))
+        self.position += len(data)
+        self.end += len(data)
+
+    def append(
+        self,
+        queue: QueueTail,
+        body: bytes,
+        properties: bytes,
+        flag: cython.int,
+        sys_flag: cython.int,
+        born_ms: cython.longlong,
+        born_host: bytes,
+        store_ms: cython.longlong,
+        reconsume_times: cython.int,
+        prepared_offset: cython.longlong,
+    ):
+        """Append one message; APPENDED, or what is needed before it can be."""
+        return self.put(
+            queue,
+            body,
+            0,
+            len(body),
+            properties,
+            0,
+            len(properties),
+            flag,
+            sys_flag,
+            born_ms,
+            born_host,
+            store_ms,
+            reconsume_times,
+            prepared_offset,
+        )
+
+    def put(
+        self,
+        queue,
+        body,
+        body_at,
+        body_len,
+        properties,
+        properties_at,
+        properties_len,
+        flag,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        reconsume_times,
+        prepared_offset,
+    ):
+        size: cython.Py_ssize_t
+        kind: cython.int = sys_flag & 0xC
+        queued: cython.bint = kind == 0 or kind == 0x8
+        sys_flag = (sys_flag & ~0x30) | (0x10 if len(born_host) == 20 else 0) | (0x20 if len(self._store_host) == 20 else 0)
+        size = record_size(body_len, len(queue.topic), properties_len, sys_flag)
+        if size + 8 > self.segment.size - self.position:
+            return SEGMENT_FULL
+        if queued and queue.next_offset >= queue.room_end:
+            return NO_QUEUE_ROOM
+        if queued and queue.next_offset >= queue.file_end:
+            queue.owner.attach_file()
+        self.log_offset = self.base + self.position
+        self.queue_offset = queue.next_offset
+        self.size = size
+        self.store_ms = store_ms
+        self.batch_count = 1
+        self.write(
+            queue,
+            queue.next_offset if queued else 0,
+            size,
+            body,
+            body_at,
+            body_len,
+            properties,
+            properties_at,
+            properties_len,
+            flag,
+            sys_flag,
+            born_ms,
+            born_host,
+            store_ms,
+            reconsume_times,
+            prepared_offset,
+        )
+        self._spans.scan(properties, properties_at, properties_at + properties_len)
+        if queued:
+            queue.put(self.log_offset, size, tags_code_of(queue, self._spans, properties, store_ms, self.delays_ms))
+            self.touch(queue)
+        if self.index is not None and kind != 0xC:
+            self.index = put_keys(
+                self.index, self.roll_index, queue.key_seed, self._spans, properties, self.log_offset, store_ms, False
+            )
+        return APPENDED
+
+    def write(
+        self,
+        queue,
+        queue_offset,
+        size,
+        body,
+        body_at,
+        body_len,
+        properties,
+        properties_at,
+        properties_len,
+        flag,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        reconsume_times,
+        prepared_offset,
+    ):
+        """Lay the record down at the current position and move past it; its size and magic come last."""
+        p: cython.p_uchar = self.p
+        at: cython.Py_ssize_t = self.position
+        topic_len: cython.Py_ssize_t = len(queue.topic)
+        store_i32(p, at + 8, body_crc(body, body_at, body_len))
+        store_i32(p, at + 12, queue.queue_id)
+        store_i32(p, at + 16, flag)
+        store_i64(p, at + 20, queue_offset)
+        store_i64(p, at + 28, self.base + self.position)
+        store_i32(p, at + 36, sys_flag)
+        store_i64(p, at + 40, born_ms)
+        at += 48
+        copy_bytes(p, at, born_host, 0, len(born_host))
+        at += len(born_host)
+        store_i64(p, at, store_ms)
+        copy_bytes(p, at + 8, self._store_host, 0, len(self._store_host))
+        at += 8 + len(self._store_host)
+        store_i32(p, at, reconsume_times)
+        store_i64(p, at + 4, prepared_offset)
+        store_i32(p, at + 12, body_len)
+        at += 16
+        copy_bytes(p, at, body, body_at, body_len)
+        at += body_len
+        p[at] = topic_len
+        copy_bytes(p, at + 1, queue.topic, 0, topic_len)
+        at += 1 + topic_len
+        store_i16(p, at, properties_len)
+        copy_bytes(p, at + 2, properties, properties_at, properties_len)
+        publish(p, self.position, size, MAGIC_V1)
+        self.position += size
+        self.end += size
+        self.records += 1
+
+    def touch(self, queue):
+        if not queue.touched:
+            queue.touched = True
+            self.touched.append(queue)
+
+    def measure_batch(self, payload: bytes, topic_len: cython.Py_ssize_t, extra: bytes, sys_flag: cython.int, body_max: cython.Py_ssize_t):
+        """(messages, bytes of their records), or (BATCH_MALFORMED | BATCH_ITEM_TOO_LARGE, position)."""
+        p: cython.p_uchar = payload
+        at: cython.Py_ssize_t = 0
+        end: cython.Py_ssize_t = len(payload)
+        total: cython.Py_ssize_t = 0
+        count: cython.Py_ssize_t = 0
+        inner: cython.Py_ssize_t
+        body_len: cython.Py_ssize_t
+        properties_len: cython.Py_ssize_t
+        while at < end:
+            if end - at < 22:
+                return BATCH_MALFORMED, at
+            inner = load_i32(p, at)
+            body_len = load_i32(p, at + 16)
+            if inner < 22 or inner > end - at or body_len < 0 or body_len > inner - 22:
+                return BATCH_MALFORMED, at
+            properties_len = load_i16(p, at + 20 + body_len)
+            if properties_len < 0 or 22 + body_len + properties_len != inner:
+                return BATCH_MALFORMED, at
+            if body_len > body_max:
+                return BATCH_ITEM_TOO_LARGE, at
+            if extra:
+                properties_len = self.merge(p, at + 22 + body_len, properties_len, extra, len(extra))
+            if properties_len > 32767:
+                return BATCH_ITEM_TOO_LARGE, at
+            total += record_size(body_len, topic_len, properties_len, sys_flag)
+            count += 1
+            at += inner
+        return count, total
+
+    def append_batch(
+        self,
+        queue: QueueTail,
+        payload: bytes,
+        extra: bytes,
+        count: cython.Py_ssize_t,
+        total: cython.Py_ssize_t,
+        sys_flag: cython.int,
+        born_ms: cython.longlong,
+        born_host: bytes,
+        store_ms: cython.longlong,
+        reconsume_times: cython.int,
+    ):
+        """Append a batch that measure_batch() has passed, whole into one file; `extra` properties go where the inner
+        message has none of that name."""
+        p: cython.p_uchar = payload
+        at: cython.Py_ssize_t = 0
+        end: cython.Py_ssize_t = len(payload)
+        body_len: cython.Py_ssize_t
+        properties_len: cython.Py_ssize_t
+        first_log: cython.longlong = self.end
+        first_queue: cython.longlong = queue.next_offset
+        result: cython.int
+        if total + 8 > self.segment.size - self.position:
+            return SEGMENT_FULL
+        if queue.next_offset + count > queue.room_end:
+            return NO_QUEUE_ROOM
+        while at < end:
+            body_len = load_i32(p, at + 16)
+            properties_len = load_i16(p, at + 20 + body_len)
+            if extra:
+                properties_len = self.merge(p, at + 22 + body_len, properties_len, extra, len(extra))
+                result = self.put(
+                    queue,
+                    p,
+                    at + 20,
+                    body_len,
+                    self._scratch_p,
+                    0,
+                    properties_len,
+                    load_i32(p, at + 12),
+                    sys_flag,
+                    born_ms,
+                    born_host,
+                    store_ms,
+                    reconsume_times,
+                    0,
+                )
+            else:
+                result = self.put(
+                    queue,
+                    p,
+                    at + 20,
+                    body_len,
+                    p,
+                    at + 22 + body_len,
+                    properties_len,
+                    load_i32(p, at + 12),
+                    sys_flag,
+                    born_ms,
+                    born_host,
+                    store_ms,
+                    reconsume_times,
+                    0,
+                )
+            if result != APPENDED:
+                raise RuntimeError(f"a measured batch did not fit: {result}")
+            at += load_i32(p, at)
+        self.log_offset = first_log
+        self.queue_offset = first_queue
+        self.size = total
+        self.batch_count = count
+        return APPENDED
+
+    def merge(self, inner, at, count, extra, extra_len):
+        """Properties of an inner message and those of its batch that it lacks, into the scratch; their length."""
+        used: cython.Py_ssize_t = count
+        item: cython.Py_ssize_t = 0
+        item_end: cython.Py_ssize_t
+        name_end: cython.Py_ssize_t
+        copy_bytes(self._scratch_p, 0, inner, at, count)
+        while item < extra_len:
+            item_end = find_byte(extra, item, extra_len, 2)
+            name_end = find_byte(extra, item, item_end, 1)
+            if name_end < item_end and not has_name(inner, at, at + count, extra, item, name_end - item):
+                if used + 1 + item_end - item > 2 * 32767:
+                    return 2 * 32767
+                if used > 0 and self._scratch_p[used - 1] != 2:
+                    self._scratch_p[used] = 2
+                    used += 1
+                copy_bytes(self._scratch_p, used, extra, item, item_end - item)
+                used += item_end - item
+            item = item_end + 1
+        return used
+
+
+def has_name(p, at, end, name, name_at, name_len):
+    """Whether encoded properties have one of this name."""
+    item_end: cython.Py_ssize_t
+    while at < end:
+        item_end = find_byte(p, at, end, 2)
+        if item_end - at > name_len and p[at + name_len] == 1 and equal_bytes(p, at, name, name_at, name_len):
+            return True
+        at = item_end + 1
+    return False
+
+
+def put_keys(index, roll_index, seed, spans, p, log_offset, store_ms, check_held):
+    """Index a record's unique key, then each of its keys; the index to go on with (None when no file could be had)."""
+    at: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    hashed: cython.int
+    if spans.unique_at >= 0 and spans.unique_end > spans.unique_at:
+        hashed = key_hash(java_hash(seed, p, spans.unique_at, spans.unique_end))
+        if not (check_held and index.holds(hashed, log_offset)) and not index.put(hashed, log_offset, store_ms):
+            index = roll_index(index)
+            if index is None:
+                return None
+            index.put(hashed, log_offset, store_ms)
+    if spans.keys_at >= 0:
+        at = spans.keys_at
+        while at < spans.keys_end:
+            end = find_byte(p, at, spans.keys_end, 32)
+            if end > at:
+                hashed = key_hash(java_hash(seed, p, at, end))
+                if not (check_held and index.holds(hashed, log_offset)) and not index.put(hashed, log_offset, store_ms):
+                    index = roll_index(index)
+                    if index is None:
+                        return None
+                    index.put(hashed, log_offset, store_ms)
+            at = end + 1
+    return index

@@ -1,0 +1,5 @@
+cdef class MappedBuffer:
+    cdef unsigned char* p
+    cdef readonly Py_ssize_t size
+    cdef readonly long long base
+    cdef object _held

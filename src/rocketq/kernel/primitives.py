@@ -1,0 +1,89 @@
+"""The leaves of the kernel in Python: what primitives.h is to the compiled modules.
+
+Compiled modules take these names from the C header, interpreted ones from here. Buffers are memoryviews or bytes;
+integers are signed as Java's are, and stores wrap as C does.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+
+_I16, _I32, _I64 = Struct(">h"), Struct(">i"), Struct(">q")
+_U16, _U32, _U64 = Struct(">H"), Struct(">I"), Struct(">Q")
+_ZEROS = bytes(1 << 16)
+
+
+def load_i16(p, at):
+    return _I16.unpack_from(p, at)[0]
+
+
+def load_i32(p, at):
+    return _I32.unpack_from(p, at)[0]
+
+
+def load_i64(p, at):
+    return _I64.unpack_from(p, at)[0]
+
+
+def store_i16(p, at, value):
+    _U16.pack_into(p, at, value & 0xFFFF)
+
+
+def store_i32(p, at, value):
+    _U32.pack_into(p, at, value & 0xFFFFFFFF)
+
+
+def store_i64(p, at, value):
+    _U64.pack_into(p, at, value & 0xFFFFFFFFFFFFFFFF)
+
+
+def wrap_u32(value):
+    return value & 0xFFFFFFFF
+
+
+def signed_i32(value):
+    return value - 0x100000000 if value > 0x7FFFFFFF else value
+
+
+def publish(p, at, size, magic):
+    _U64.pack_into(p, at, (size << 32) | (magic & 0xFFFFFFFF))
+
+
+def copy_bytes(to, to_at, source, source_at, count):
+    if count > 0:
+        to[to_at : to_at + count] = source[source_at : source_at + count]
+
+
+def equal_bytes(a, a_at, b, b_at, count):
+    return count <= 0 or a[a_at : a_at + count] == b[b_at : b_at + count]
+
+
+def find_byte(p, at, end, value):
+    hit = bytes(p[at:end]).find(value) if at < end else -1
+    return at + hit if hit >= 0 else end
+
+
+def skip_zeros(p, at, end):
+    while at < end:
+        step = min(end - at, len(_ZEROS))
+        chunk = bytes(p[at : at + step])
+        if chunk != _ZEROS[:step]:
+            return at + step - len(chunk.lstrip(b"\0"))
+        at += step
+    return end
+
+
+def find_i32(p, at, end, value):
+    wanted = _U32.pack(value & 0xFFFFFFFF)
+    while at + 4 <= end:
+        step_end = min(end, at + (1 << 20) + 3)
+        hit = bytes(p[at:step_end]).find(wanted)
+        if hit >= 0:
+            return at + hit
+        at = step_end - 3
+    return -1
+
+
+def body_crc(p, at, count):
+    return zlib.crc32(p[at : at + count]) & 0x7FFFFFFF if count > 0 else 0

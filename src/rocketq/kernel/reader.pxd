@@ -1,0 +1,29 @@
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from rocketq.kernel.primitives cimport copy_bytes, load_i32, load_i64
+from rocketq.kernel.buffers cimport MappedBuffer
+from rocketq.kernel.records cimport RecordView, MESSAGE
+
+cpdef enum:
+    READ_DONE = 1
+    NEED_SEGMENT = 0
+
+cdef class LogMap:
+    cdef readonly long long segment_bytes
+    cdef dict _segments
+    cdef MappedBuffer _last
+    cdef public set used
+    cdef MappedBuffer find(self, long long log_offset)
+
+cdef class ReadLimits:
+    cdef public long long count_max, bytes_max, disk_count_max, disk_bytes_max, scan_max, log_end, memory_bytes
+
+cdef class QueueRead:
+    cdef readonly int status, found, bad, filtered
+    cdef readonly long long scanned, need_log_offset, last_log_offset, bad_log_offset, missing_log_offset
+    cdef readonly object records
+    cdef Py_ssize_t _total
+    cdef long long _taken_offset[4096]
+    cdef int _taken_size[4096]
+    cdef void reset(self)
+    cdef bint is_full(self, ReadLimits limits, long long log_offset, int size) noexcept
+    cdef void gather(self, LogMap log)

@@ -1,0 +1,194 @@
+"""Reading a queue: units, their records checked and copied into one piece of bytes."""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    from rocketq.kernel.buffers import MappedBuffer
+    from rocketq.kernel.primitives import load_i32, load_i64
+    from rocketq.kernel.records import MESSAGE, RecordView
+
+    # What read() answers.
+    READ_DONE, NEED_SEGMENT = 1, 0
+
+TAKEN_MAX = 4096
+
+
+@cython.cclass
+class LogMap:
+    """The mapped segments of the log by number. A segment that is not mapped is asked for, one that is gone is None."""
+
+    def __init__(self, segment_bytes):
+        self.segment_bytes = segment_bytes
+        self._segments = {}
+        self._last = None
+        self.used = set()
+
+    def attach(self, segment: MappedBuffer):
+        self._segments[segment.base // self.segment_bytes] = segment
+
+    def detach(self, base):
+        """Forget a mapping; a reader that still holds it keeps it alive."""
+        self._last = None
+        self._segments.pop(base // self.segment_bytes, None)
+        self.used.discard(base // self.segment_bytes)
+
+    def mapped(self):
+        """Bases of the segments mapped now."""
+        return [number * self.segment_bytes for number in self._segments]
+
+    def find(self, log_offset):
+        number: cython.longlong
+        if self._last is not None and 0 <= log_offset - self._last.base < self.segment_bytes:
+            return self._last
+        number = log_offset // self.segment_bytes
+        found = self._segments.get(number)
+        if found is not None:
+            self.used.add(number)
+            self._last = found
+        return found
+
+    def segment_of(self, log_offset: cython.longlong):
+        """The mapped segment that holds a log offset, or None."""
+        return self.find(log_offset)
+
+
+@cython.cclass
+class ReadLimits:
+    """How much one read may take: from memory, from disk (records further than `memory_bytes` behind the log's end)."""
+
+    def __init__(self, count_max, bytes_max, disk_count_max, disk_bytes_max, scan_max, log_end, memory_bytes):
+        self.count_max = min(count_max, TAKEN_MAX)
+        self.bytes_max = bytes_max
+        self.disk_count_max = disk_count_max
+        self.disk_bytes_max = disk_bytes_max
+        self.scan_max = scan_max
+        self.log_end = log_end
+        self.memory_bytes = memory_bytes
+
+
+@cython.cclass
+class QueueRead:
+    """One read and its result: `records` back to back, `found` of them, `scanned` units passed, `bad` records skipped.
+
+    `missing_log_offset` (or -1) is the last unit whose record is gone, `bad_log_offset` the last damaged one.
+    """
+
+    def __init__(self):
+        if not cython.compiled:
+            self._taken_offset = [0] * TAKEN_MAX
+            self._taken_size = [0] * TAKEN_MAX
+        self.reset()
+
+    def reset(self):
+        self.status = READ_DONE
+        self.found = self.bad = self.filtered = 0
+        self.scanned = 0
+        self.need_log_offset = self.last_log_offset = self.bad_log_offset = self.missing_log_offset = -1
+        self._total = 0
+        self.records = b""
+
+    def read(
+        self,
+        log: LogMap,
+        units: MappedBuffer,
+        first: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        limits: ReadLimits,
+        gone_until: cython.longlong,
+        tag_codes,
+        unit_filter,
+        record_filter,
+        view: RecordView,
+        check_crc: cython.bint,
+    ):
+        """Walk units [first, stop) of a queue file and take what matches; NEED_SEGMENT when a mapping is missing.
+
+        Records below `gone_until` were deleted. `tag_codes` is a set of tag hashes (or None for all); `unit_filter`
+        and `record_filter` are calls (or None) for what a hash cannot say.
+        """
+        index: cython.Py_ssize_t
+        log_offset: cython.longlong
+        size: cython.int
+        at: cython.Py_ssize_t
+        state: cython.int
+        segment: MappedBuffer
+        self.reset()
+        if first < 0 or stop * 20 > units.size:
+            raise IndexError(f"units {first}..{stop} of a file of {units.size // 20}")
+        for index in range(first, stop):
+            if self.scanned >= limits.scan_max:
+                break
+            log_offset = load_i64(units.p, index * 20)
+            size = load_i32(units.p, index * 20 + 8)
+            if size == 0x7FFFFFFF:
+                self.scanned += 1
+                continue
+            if self.is_full(limits, log_offset, size):
+                break
+            self.last_log_offset = log_offset
+            if log_offset < gone_until:
+                self.missing_log_offset = log_offset
+                self.scanned += 1
+                continue
+            if tag_codes is not None and load_i64(units.p, index * 20 + 12) not in tag_codes:
+                self.filtered += 1
+                self.scanned += 1
+                continue
+            if unit_filter is not None and not unit_filter(load_i64(units.p, index * 20 + 12)):
+                self.filtered += 1
+                self.scanned += 1
+                continue
+            segment = log.find(log_offset)
+            if segment is None:
+                self.status = NEED_SEGMENT
+                self.need_log_offset = log_offset
+                return NEED_SEGMENT
+            at = log_offset - segment.base
+            state = view.parse(segment.p, at, segment.size, log_offset, check_crc)
+            self.scanned += 1
+            if state != MESSAGE or view.size != size:
+                self.bad += 1
+                self.bad_log_offset = log_offset
+                continue
+            if record_filter is not None and not record_filter(segment.bytes_at(at, size)):
+                self.filtered += 1
+                continue
+            self._taken_offset[self.found] = log_offset
+            self._taken_size[self.found] = size
+            self.found += 1
+            self._total += size
+        self.gather(log)
+        return READ_DONE
+
+    def is_full(self, limits, log_offset, size):
+        if self.found == 0:
+            return False
+        if self.found >= limits.count_max:
+            return True
+        if limits.log_end - log_offset > limits.memory_bytes:
+            return self._total + size > limits.disk_bytes_max or self.found >= limits.disk_count_max
+        return self._total + size > limits.bytes_max
+
+    def gather(self, log):
+        """Copy the taken records into one bytes object."""
+        index: cython.int
+        at: cython.Py_ssize_t = 0
+        segment: MappedBuffer
+        target: cython.p_uchar
+        if cython.compiled:
+            out = PyBytes_FromStringAndSize(cython.NULL, self._total)
+            target = out
+            for index in range(self.found):
+                segment = log.find(self._taken_offset[index])
+                copy_bytes(target, at, segment.p, self._taken_offset[index] - segment.base, self._taken_size[index])
+                at += self._taken_size[index]
+            self.records = out
+        else:
+            pieces = []
+            for index in range(self.found):
+                segment = log.find(self._taken_offset[index])
+                at = self._taken_offset[index] - segment.base
+                pieces.append(segment.p[at : at + self._taken_size[index]])
+            self.records = b"".join(pieces)

@@ -1,0 +1,24 @@
+from rocketq.kernel.primitives cimport equal_bytes, load_i32, load_i64, wrap_u32
+from rocketq.kernel.appender cimport put_keys
+from rocketq.kernel.buffers cimport MappedBuffer
+from rocketq.kernel.index_units cimport IndexTail
+from rocketq.kernel.properties cimport PropertySpans, java_hash
+from rocketq.kernel.queue_units cimport QueueTail, tags_code_of
+from rocketq.kernel.records cimport RecordView, BAD_CRC, MESSAGE
+
+cdef class Scanner:
+    cdef public dict queues
+    cdef public object resolve, misfit, roll_index
+    cdef public IndexTail index
+    cdef public list delays_ms, touched
+    cdef public bint check_crc, to_queues
+    cdef readonly RecordView view
+    cdef PropertySpans _spans
+    cdef list _last_queues
+    cdef bytes _last_topic
+    cdef readonly Py_ssize_t at, last_at
+    cdef readonly long long records, last_store_ms, keyed_from
+    cdef public long long bad_crc, bad_crc_offset
+    cdef QueueTail queue_of(self, const unsigned char* p)
+    cdef int dispatch(self, const unsigned char* p, bint indexed) except -100
+    cdef int dispatch_unit(self, const unsigned char* p, QueueTail queue) except -100
