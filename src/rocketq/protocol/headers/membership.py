@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.headers.wire import Header, header, wire
+from rocketq.protocol.headers.wire import I32, Header, header, wire
 
 
 @header
@@ -72,3 +72,5 @@ class ConsumeDirectlyRequest(Header):
     message_id: str | None = wire("msgId", default=None)
     broker_name: str | None = wire("brokerName", default=None)
     topic: str | None = wire("topic", default=None)
+    topic_sys_flag: I32 | None = wire("topicSysFlag", default=None)
+    group_sys_flag: I32 | None = wire("groupSysFlag", default=None)

@@ -1,0 +1,61 @@
+"""Consumer groups and their configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.json_body import Body, body, member
+from rocketq.protocol.bodies.queues import DataVersion
+
+
+@body
+class GroupConfig(Body):
+    group: str = member("groupName")
+    consume_enable: bool = member("consumeEnable", default=True)
+    consume_from_min_enable: bool = member("consumeFromMinEnable", default=True)
+    consume_broadcast_enable: bool = member("consumeBroadcastEnable", default=True)
+    retry_queue_count: int = member("retryQueueNums", default=1)
+    retry_max: int = member("retryMaxTimes", default=16)
+    broker_id: int = member("brokerId", default=0)
+    slow_consumer_broker_id: int = member("whichBrokerWhenConsumeSlowly", default=1)
+    notify_changes: bool = member("notifyConsumerIdsChangedEnable", default=True)
+    orderly: bool | None = member("consumeMessageOrderly", default=None)
+    consume_timeout_minutes: int | None = member("consumeTimeoutMinute", default=None)
+    retry_policy: Any | None = member("groupRetryPolicy", default=None)
+    group_sys_flag: int | None = member("groupSysFlag", default=None)
+    subscriptions: Any | None = member("subscriptionDataSet", default=None)
+    attributes: dict[str, str] | None = member("attributes", default=None)
+
+
+@body
+class GroupConfigTable(Body):
+    """All groups of a broker: an answer, and the file subscriptionGroup.json."""
+
+    data_version: DataVersion = member("dataVersion", factory=DataVersion)
+    groups: dict[str, GroupConfig] = member("subscriptionGroupTable", factory=dict)
+    forbidden: dict[str, Any] | None = member("forbiddenTable", default=None)
+
+
+@body
+class GroupConfigList(Body):
+    groups: tuple[GroupConfig, ...] = member("groupConfigList", default=())
+
+
+@body
+class GroupList(Body):
+    groups: tuple[str, ...] = member("groupList", default=())
+
+
+@body
+class GroupForbidden(Body):
+    group: str = member("group")
+    topic: str = member("topic")
+    readable: bool = member("readable", default=True)
+
+
+@body
+class GroupSubscription(Body):
+    group: str = member("group")
+    topic: str | None = member("topic", default=None)
+    subscription: Subscription | None = member("subscriptionData", default=None)

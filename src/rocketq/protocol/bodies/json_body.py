@@ -1,0 +1,247 @@
+"""JSON bodies from one declaration: our name, its type and the wire name on one line.
+
+    @body
+    class LockRequest(Body):
+        group: str = member("consumerGroup")
+        queues: tuple[MessageQueue, ...] = member("mqSet", default=())
+
+Types are str, int, float, bool, a StrEnum (by name or ordinal), another Body, tuple[X, ...], Mapping[K, X] and Any,
+each with `| None`. Keys are str, int or a Body (an object as key). As fastjson does, reading ignores unknown members,
+takes null for absent and numbers for texts and back; writing sorts members and leaves out None.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+from rocketq.errors import RemoteProtocolError
+from rocketq.protocol.fastjson import ObjectKey, dumps, loads
+
+_Class = TypeVar("_Class")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+def member(name: str, *, default: Any = MISSING, factory: Any = MISSING, also: str = "", twin: str = "") -> Any:
+    """A member with its wire name; `also` is another name to read, `twin` another to read and to write."""
+    metadata = {"name": name, "also": tuple(filter(None, (also, twin))), "twin": twin}
+    if factory is not MISSING:
+        return field(default_factory=factory, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(member,))
+def body(cls: type[_Class]) -> type[_Class]:
+    """Make a frozen dataclass of a Body declaration; equal bodies are equal values and may be keys."""
+    return dataclass(frozen=True, slots=True, kw_only=True, order=False)(cls)
+
+
+class Body:
+    """A JSON object with named and typed members."""
+
+    __slots__ = ()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read a body; RemoteProtocolError names what is missing or bad."""
+        return cls.from_json(loads(data))
+
+    def encode(self) -> bytes:
+        return dumps(self.to_json())
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        return cls(**read_members(cls, value))
+
+    def to_json(self) -> dict[str, Any]:
+        members = {}
+        for item in _items(type(self)):
+            value = getattr(self, item.attribute)
+            if value is not None:
+                members[item.name] = item.codec.write(value)
+        for item in _items(type(self)):
+            if item.twin and item.name in members:
+                members[item.twin] = members[item.name]
+        return dict(sorted(members.items()))
+
+
+def read_members(cls: type[Body], value: Any) -> dict[str, Any]:
+    """The declared members that are in this object, by our names."""
+    if not isinstance(value, dict):
+        raise RemoteProtocolError(f"{cls.__name__}: an object was expected, not {type(value).__name__}")
+    members = {item.attribute: item.read(value, cls.__name__) for item in _items(cls)}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+class _Codec(NamedTuple):
+    """How values of one type are read and written; reading gives None for what counts as absent."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any]
+
+
+class _Item(NamedTuple):
+    """One declared member."""
+
+    attribute: str
+    name: str
+    also: tuple[str, ...]
+    twin: str
+    codec: _Codec
+    required: bool
+
+    def read(self, value: dict[Any, Any], owner: str) -> Any:
+        """The member's value; None lets the default stand."""
+        raw = self._raw(value)
+        try:
+            found = None if raw is None else self.codec.read(raw)
+        except ValueError as error:
+            raise RemoteProtocolError(f"{owner}.{self.name}: {error}") from None
+        if found is None and self.required:
+            raise RemoteProtocolError(f"{owner}.{self.name} is missing")
+        return found
+
+    def _raw(self, value: dict[Any, Any]) -> Any:
+        for name in (self.name, *self.also):
+            if (found := value.get(name)) is not None:
+                return found
+        return None
+
+
+_plans: dict[type[Body], tuple[_Item, ...]] = {}
+
+
+def _items(cls: type[Body]) -> tuple[_Item, ...]:
+    """The plan of a body class, made at its first use."""
+    plan = _plans.get(cls)
+    if plan is None:
+        plan = _plans[cls] = tuple(_plan(cls))
+    return plan
+
+
+def _plan(cls: type[Body]) -> list[_Item]:
+    hints = get_type_hints(cls)
+    return [
+        _Item(
+            attribute=item.name,
+            name=item.metadata["name"],
+            also=item.metadata["also"],
+            twin=item.metadata["twin"],
+            codec=_codec(hints[item.name]),
+            required=item.default is MISSING and item.default_factory is MISSING,
+        )
+        for item in fields(cls)  # type: ignore[arg-type]
+    ]
+
+
+def _codec(hint: Any) -> _Codec:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        (hint,) = (part for part in get_args(hint) if part is not type(None))
+        return _codec(hint)
+    if origin is tuple:
+        return _tuple_codec(_codec(get_args(hint)[0]))
+    if origin in (Mapping, dict):
+        key, value = get_args(hint)
+        return _mapping_codec(_key_codec(key), _codec(value))
+    if hint is Any:
+        return _Codec(_same, _same)
+    if issubclass(hint, Body):
+        return _Codec(hint.from_json, hint.to_json)
+    if issubclass(hint, StrEnum):
+        return _Codec(lambda value: _read_enum(hint, value), str)
+    return _SCALARS[hint]
+
+
+def _tuple_codec(item: _Codec) -> _Codec:
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise ValueError(f"a list was expected, not {type(value).__name__}")
+        return tuple(item.read(entry) for entry in value if entry is not None)
+
+    return _Codec(read, lambda value: [item.write(entry) for entry in value])
+
+
+def _mapping_codec(key: _Codec, item: _Codec) -> _Codec:
+    def read(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, dict):
+            raise ValueError(f"an object was expected, not {type(value).__name__}")
+        return {key.read(name): item.read(entry) for name, entry in value.items() if entry is not None}
+
+    return _Codec(read, lambda value: {key.write(name): item.write(entry) for name, entry in value.items()})
+
+
+def _key_codec(hint: Any) -> _Codec:
+    if hint is str:
+        return _Codec(_read_text_key, str)
+    if hint is int:
+        return _Codec(_read_int, str)
+    return _Codec(lambda key: hint.from_json(_key_members(key)), lambda value: ObjectKey.of(value.to_json()))
+
+
+def _key_members(key: str | ObjectKey) -> Any:
+    """An object key as fastjson writes it, or as a text that holds the object's JSON."""
+    return key.members if isinstance(key, ObjectKey) else loads(key)
+
+
+def _read_text_key(key: Any) -> str:
+    return key.text if isinstance(key, ObjectKey) else str(key)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _read_str(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return dumps(value).decode()
+
+
+def _read_int(value: Any) -> int:
+    if type(value) is int:
+        return value
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise ValueError(f"a whole number was expected: {str(value)[:40]!r}")
+
+
+def _read_float(value: Any) -> float:
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            pass
+    raise ValueError(f"a number was expected: {str(value)[:40]!r}")
+
+
+def _read_bool(value: Any) -> bool:
+    if isinstance(value, str):
+        return value == "1" or value.lower() == "true"
+    if isinstance(value, (bool, int)):
+        return bool(value)
+    raise ValueError(f"true or false was expected: {str(value)[:40]!r}")
+
+
+def _read_enum(kind: type[StrEnum], value: Any) -> StrEnum | None:
+    """By name or ordinal; what we do not know counts as absent, as for Java."""
+    members = list(kind)
+    if type(value) is int:
+        return members[value] if 0 <= value < len(members) else None
+    if isinstance(value, str):
+        return kind.__members__.get(value)
+    raise ValueError(f"a name was expected: {str(value)[:40]!r}")
+
+
+_SCALARS: dict[Any, _Codec] = {
+    str: _Codec(_read_str, _same),
+    int: _Codec(_read_int, int),
+    float: _Codec(_read_float, float),
+    bool: _Codec(_read_bool, bool),
+}

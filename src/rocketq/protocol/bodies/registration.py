@@ -1,0 +1,134 @@
+"""The body of a broker's registration, as JSON or compressed.
+
+compressed = zlib( text DataVersion as JSON
+                   i32 number of topics, *text        "name readQueues writeQueues perm filterType [attributes]"
+                   text filter servers as a JSON list
+                   [ i32 number of queue mappings, *text ]      from 5.0 on )
+text       = i32 length, bytes
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import Any, Final
+
+from rocketq.errors import RemoteProtocolError
+from rocketq.protocol.bodies.json_body import Body, body, member
+from rocketq.protocol.bodies.queues import DataVersion
+from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from rocketq.protocol.fastjson import dumps, loads
+from rocketq.protocol.flags import TopicFilterType
+from rocketq.protocol.versions import MAPPINGS_SINCE, OUR_VERSION, REGISTER_BODY_SINCE
+
+INFLATED_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+@body
+class Registration(Body):
+    topics: TopicConfigTable = member("topicConfigSerializeWrapper", factory=TopicConfigTable)
+    filter_servers: tuple[str, ...] = member("filterServerList", default=())
+
+    def encode_compressed(self, version: int = OUR_VERSION) -> bytes:
+        """The compressed form; a topic's order and sysFlag, and before 5.0 its attributes, are lost in it."""
+        newer = version >= MAPPINGS_SINCE
+        parts = [_text(self.topics.data_version.encode()), _i32(len(self.topics.topics))]
+        parts += [_text(_topic_line(topic, newer)) for topic in self.topics.topics.values()]
+        parts.append(_text(dumps(list(self.filter_servers))))
+        if newer:
+            parts.append(_i32(0))
+        return zlib.compress(b"".join(parts), 9)
+
+
+def decode_registration(data: bytes, *, compressed: bool, version: int) -> Registration:
+    """The body of REGISTER_BROKER as the header's `compressed` and `version` say; none is an empty registration."""
+    if not data:
+        return Registration()
+    if version < REGISTER_BODY_SINCE:
+        return Registration(topics=TopicConfigTable.decode(data))
+    return _decode_compressed(data) if compressed else Registration.decode(data)
+
+
+def body_crc(data: bytes) -> int:
+    """`bodyCrc32` of the registration header."""
+    return zlib.crc32(data) & 0x7FFFFFFF
+
+
+def _decode_compressed(data: bytes) -> Registration:
+    """Queue mappings at the end are ignored, as older NameServers do."""
+    reader = _Reader(_inflate(data))
+    data_version = DataVersion.decode(reader.text())
+    topics = [_read_topic_line(reader.text()) for _ in range(reader.count())]
+    table = TopicConfigTable(data_version=data_version, topics={topic.topic: topic for topic in topics})
+    return replace(Registration.from_json({"filterServerList": loads(reader.text())}), topics=table)
+
+
+def _inflate(data: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(data, INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise RemoteProtocolError(f"a compressed registration does not inflate: {error}") from None
+    if not inflater.eof:
+        raise RemoteProtocolError("a compressed registration is cut off or too large")
+    return inflated
+
+
+def _topic_line(topic: TopicConfig, newer: bool) -> bytes:
+    parts: list[Any] = [topic.topic, topic.read_queue_count, topic.write_queue_count, topic.perm, topic.filter_type]
+    if newer:
+        parts.append(dumps(dict(topic.attributes or {})).decode())
+    return " ".join(str(part) for part in parts).encode()
+
+
+def _read_topic_line(line: bytes) -> TopicConfig:
+    parts = line.decode("utf-8", "replace").split(" ", 5)
+    try:
+        name, reads, writes, perm, filter_type = parts[:5]
+        return TopicConfig(
+            topic=name,
+            read_queue_count=int(reads),
+            write_queue_count=int(writes),
+            perm=int(perm),
+            filter_type=TopicFilterType(filter_type),
+            attributes=_attributes(parts[5]) if len(parts) > 5 else None,
+        )
+    except ValueError:
+        raise RemoteProtocolError(f"not a topic in a registration: {line[:80]!r}") from None
+
+
+def _attributes(text: str) -> dict[str, str]:
+    value = loads(text) if text else {}
+    if not isinstance(value, dict):
+        raise RemoteProtocolError("a topic's attributes in a registration are not an object")
+    return {str(name): str(item) for name, item in value.items()}
+
+
+def _text(data: bytes) -> bytes:
+    return _i32(len(data)) + data
+
+
+def _i32(number: int) -> bytes:
+    return number.to_bytes(4, "big")
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def count(self) -> int:
+        number = int.from_bytes(self._take(4), "big", signed=True)
+        if not 0 <= number <= len(self._data):
+            raise RemoteProtocolError(f"a registration announces {number} of something in {len(self._data)} bytes")
+        return number
+
+    def text(self) -> bytes:
+        return self._take(self.count())
+
+    def _take(self, length: int) -> bytes:
+        taken = self._data[self._at : self._at + length]
+        if len(taken) < length:
+            raise RemoteProtocolError("a registration is cut off")
+        self._at += length
+        return taken

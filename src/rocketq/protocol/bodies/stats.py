@@ -1,0 +1,68 @@
+"""Progress and statistics."""
+
+from __future__ import annotations
+
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.json_body import Body, body, member
+from rocketq.protocol.bodies.queues import MessageQueue
+
+
+@body
+class QueueProgress(Body):
+    """`last_ms` is the store time of the last consumed message, 0 when there is none."""
+
+    broker_offset: int = member("brokerOffset", default=0)
+    consumer_offset: int = member("consumerOffset", default=0)
+    pull_offset: int | None = member("pullOffset", default=None)
+    last_ms: int = member("lastTimestamp", default=0)
+
+
+@body
+class ConsumeStats(Body):
+    queues: dict[MessageQueue, QueueProgress] = member("offsetTable", factory=dict)
+    consume_tps: float = member("consumeTps", default=0.0)
+
+
+@body
+class ConsumeStatsList(Body):
+    """One element per group, inside one ConsumeStats per topic."""
+
+    groups: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = member("consumeStatsList", default=())
+    broker_addr: str | None = member("brokerAddr", default=None)
+    total_lag: int = member("totalDiff", default=0)
+
+
+@body
+class StatsWindow(Body):
+    sum: int = member("sum", default=0)
+    tps: float = member("tps", default=0.0)
+    average: float = member("avgpt", default=0.0)
+
+
+@body
+class BrokerStats(Body):
+    minute: StatsWindow = member("statsMinute", factory=StatsWindow)
+    hour: StatsWindow = member("statsHour", factory=StatsWindow)
+    day: StatsWindow = member("statsDay", factory=StatsWindow)
+
+
+@body
+class QueueEntry(Body):
+    log_offset: int = member("physicOffset", default=0)
+    size: int = member("physicSize", default=0)
+    tags_code: int = member("tagsCode", default=0)
+    extended: str | None = member("extendDataJson", default=None)
+    bit_map: str | None = member("bitMap", default=None)
+    passes: bool = member("eval", default=False)
+    text: str | None = member("msg", default=None)
+
+
+@body
+class QueueEntries(Body):
+    """Entries of a consume queue; `filter_data` is the text `null` for tag filters."""
+
+    subscription: Subscription | None = member("subscriptionData", default=None)
+    filter_data: str | None = member("filterData", default=None)
+    entries: tuple[QueueEntry, ...] = member("queueData", default=())
+    max_offset: int = member("maxQueueIndex", default=0)
+    min_offset: int = member("minQueueIndex", default=0)
