@@ -14,13 +14,14 @@ from rocketq.protocol.bodies.heartbeat import Heartbeat
 from rocketq.protocol.bodies.locks import LockAnswer, LockRequest
 from rocketq.protocol.bodies.offsets import ResetOffsets
 from rocketq.protocol.bodies.queues import KeyValues, MessageQueue
-from rocketq.protocol.bodies.registration import Registration, body_crc, decode_registration
+from rocketq.protocol.bodies.registration import Registration, decode_registration
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
 from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.bodies.stats import ConsumeStats
 from rocketq.protocol.bodies.topics import TopicStats
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
+from rocketq.protocol.compression import Compression, decompress
 from rocketq.protocol.fastjson import dumps, loads
 from rocketq.protocol.frame import FrameDecoder
 from rocketq.protocol.headers import HEADERS, Header
@@ -28,6 +29,8 @@ from rocketq.protocol.headers.nameserver import RegisterBrokerRequest
 from rocketq.protocol.headers.offsets import EarliestTimeResponse, OffsetResponse
 from rocketq.protocol.headers.pull import PullResponse
 from rocketq.protocol.headers.send import SendResponse, decode_send, encode_send
+from rocketq.protocol.messages import body_crc, decode_batch, decode_records, encode_batch, encode_record
+from rocketq.protocol.properties import decode_properties
 
 FOLDER = Path(__file__).parent / "frames"
 INDEX: list[dict[str, Any]] = json.loads((FOLDER / "index.json").read_text())["frames"]
@@ -152,3 +155,42 @@ def test_reset_offsets_are_written_as_java_and_as_cpp_write_them() -> None:
     assert ResetOffsets.decode(cpp.body).offsets[queue] == 1
     pairs = dumps({"offsetTable": [[queue.to_json(), 5]]})
     assert ResetOffsets.decode(pairs).offsets == {queue: 5}
+
+
+@pytest.mark.parametrize("entry", INDEX, ids=lambda entry: entry["name"])
+def test_captured_records_read_and_write_back(entry: dict[str, Any]) -> None:
+    """Goal: stored messages in answers and pushes are cut at the right bytes, and written again as they came."""
+    sides = [read(entry[f"{side}_file"]) for side in ("request", "response") if f"{side}_file" in entry]
+    for body in (command.body for command in sides if command.body[4:8] == bytes.fromhex("DAA320A7")):
+        records = decode_records(body)
+        assert b"".join(encode_record(record) for record in records) == body
+        for record in records:
+            assert record.topic.isascii()
+            assert body_crc(record.body) == record.body_crc
+            assert decode_properties(record.properties)
+
+
+@pytest.mark.parametrize("release", ["4.9.7", "5.3.3"])
+def test_a_captured_pull_holds_what_was_sent(release: str) -> None:
+    records = decode_records(named(f"pull-found-{release}", "response").body)
+    assert records[0].body == b"hello golden"
+    assert decode_properties(records[0].properties)["TAGS"] == "TagA"
+    assert [record.queue_offset for record in records] == list(range(len(records)))
+    inflated = [decompress(record.body, record.sys_flag) for record in records]
+    assert any(len(body) > len(record.body) for body, record in zip(inflated, records, strict=True))
+
+
+@pytest.mark.parametrize("name", ["send-batch-4.9.7", "send-batch-5.3.3", "send-batch-binary-5.3.3"])
+def test_a_captured_batch_reads_and_writes_back(name: str) -> None:
+    body = named(name).body
+    elements = decode_batch(body)
+    assert len(elements) > 1
+    assert encode_batch(elements) == body
+
+
+@pytest.mark.parametrize("release", ["4.9.7", "5.3.3"])
+def test_a_captured_compressed_send_inflates(release: str) -> None:
+    command = named(f"send-v2-compressed-{release}")
+    request = decode_send(command)
+    assert request.sys_flag == Compression.ZLIB.sys_flag
+    assert len(decompress(command.body, request.sys_flag)) >= 4096

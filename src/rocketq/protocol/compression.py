@@ -68,7 +68,7 @@ def decompress(body: bytes, sys_flag: int, *, inflated_bytes_max: int = INFLATED
     stream = _stream(kind)
     try:
         inflated = stream.decompress(body, inflated_bytes_max)
-    except Exception as error:  # each library has its own error classes, known only once it is imported
+    except (zlib.error, RuntimeError, ValueError, EOFError) as error:  # RuntimeError is lz4's
         raise RemoteProtocolError(f"a {kind.name} body does not inflate: {error}") from None
     if not stream.eof:
         raise RemoteProtocolError(f"a {kind.name} body is cut off, or over {inflated_bytes_max} bytes")
@@ -89,6 +89,7 @@ class _ZstdStream:
     """zstandard inflates whatever it is given at once; small pieces keep what a hostile body can grow to in bounds."""
 
     def __init__(self, module: Any) -> None:
+        self._error: type[Exception] = module.ZstdError
         self._inflater = module.ZstdDecompressor().decompressobj()
 
     @property
@@ -98,13 +99,19 @@ class _ZstdStream:
     def decompress(self, data: bytes, bytes_max: int) -> bytes:
         pieces, total = [], 0
         for at in range(0, len(data), _ZSTD_PIECE_BYTES):
-            pieces.append(self._inflater.decompress(data[at : at + _ZSTD_PIECE_BYTES]))
+            pieces.append(self._inflate(data[at : at + _ZSTD_PIECE_BYTES]))
             total += len(pieces[-1])
             if total > bytes_max:
                 raise ValueError(f"over {bytes_max} bytes")
             if self.eof:
                 break
         return b"".join(pieces)
+
+    def _inflate(self, piece: bytes) -> bytes:
+        try:
+            return bytes(self._inflater.decompress(piece))
+        except self._error as error:
+            raise ValueError(str(error)) from None
 
 
 def _load(module: str, package: str) -> Any:

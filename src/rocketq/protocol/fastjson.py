@@ -14,6 +14,7 @@ an ObjectKey. Every other key is text, so `{0:1}` and `{"0":1}` read alike as `{
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,7 +55,11 @@ def loads(data: bytes | str) -> Any:
     """Read one document in fastjson's dialect; RemoteProtocolError, with the position, when it is not one."""
     text = data if isinstance(data, str) else _decode(data)
     try:
-        value = json.loads(text, strict=False, parse_constant=_no_constant) if text else _fail("empty", 0)
+        value = (
+            json.loads(text, strict=False, parse_float=_finite, parse_constant=_no_constant)
+            if text
+            else _fail("empty", 0)
+        )
     except RecursionError:
         raise RemoteProtocolError(f"JSON nested deeper than {NESTING_MAX}") from None
     except ValueError:
@@ -87,6 +92,14 @@ def _decode(data: bytes) -> str:
 
 def _fail(what: str, at: int) -> NoReturn:
     raise RemoteProtocolError(f"bad JSON at character {at}: {what}")
+
+
+def _finite(text: str) -> float:
+    """JSON has no infinity, so what was read can always be written."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is too large")
+    return number
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -154,16 +167,18 @@ class _Reader:
             case '"' | "'":
                 return self._string()
             case "{":
-                return ObjectKey.of(self._plain_members(self._object(depth + 1)))
+                return self._object_key(depth)
         if found := _NUMBER.match(self._text, self._at):
             self._at = found.end()
             return found.group()
         return self._take(_NAME, "a key was expected")
 
-    def _plain_members(self, members: dict[Any, Any]) -> dict[str, Any]:
-        if any(isinstance(name, ObjectKey) for name in members):
-            _fail("an object key inside an object key", self._at)
-        return members
+    def _object_key(self, depth: int) -> ObjectKey:
+        start = self._at
+        try:
+            return ObjectKey.of(self._object(depth + 1))
+        except TypeError:
+            _fail("an object key inside an object key", start)
 
     def _array(self, depth: int) -> list[Any]:
         items = []
@@ -205,7 +220,7 @@ class _Reader:
     def _number(self, found: re.Match[str]) -> int | float:
         self._at = found.end()
         try:
-            return float(found.group()) if found[1] or found[2] else int(found.group())
+            return _finite(found.group()) if found[1] or found[2] else int(found.group())
         except ValueError as error:
             _fail(f"bad number ({error})", found.start())
 

@@ -73,7 +73,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def body_crc(body: bytes) -> int:
-    """The CRC a record carries of its body as stored."""
+    """CRC-32 as the protocol uses it: of a record's body as stored, and of a registration (`bodyCrc32`)."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 

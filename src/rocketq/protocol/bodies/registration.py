@@ -49,11 +49,6 @@ def decode_registration(data: bytes, *, compressed: bool, version: int) -> Regis
     return _decode_compressed(data) if compressed else Registration.decode(data)
 
 
-def body_crc(data: bytes) -> int:
-    """`bodyCrc32` of the registration header."""
-    return zlib.crc32(data) & 0x7FFFFFFF
-
-
 def _decode_compressed(data: bytes) -> Registration:
     """Queue mappings at the end are ignored, as older NameServers do."""
     reader = _Reader(_inflate(data))
