@@ -24,6 +24,7 @@ cdef class Appender:
     cdef public object roll_index
     cdef public list delays_ms
     cdef public list touched
+    cdef readonly list batch_offsets
     cdef PropertySpans _spans
     cdef object _scratch
     cdef unsigned char* _scratch_p

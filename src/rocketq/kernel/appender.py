@@ -39,7 +39,8 @@ PROPERTIES_BYTES_MAX = 32767
 class Appender:
     """The writing end of the commit log. Not for two threads at once: its owner holds a lock.
 
-    After an append `log_offset`, `queue_offset` and `size` tell where the (first) record went, `batch_count` how many.
+    After an append `log_offset`, `queue_offset` and `size` tell where the (first) record went, `batch_count` how many and
+    `batch_offsets` where each of a batch went.
     `touched` collects the queues that grew, until their owner has told everyone who waits for them.
     """
 
@@ -54,6 +55,7 @@ class Appender:
         self.delays_ms = []
         self.touched = []
         self.records = 0
+        self.batch_offsets = []
         self._scratch = bytearray(2 * PROPERTIES_BYTES_MAX + 2)
         view: cython.uchar[::1]
         if cython.compiled:
@@ -291,6 +293,7 @@ class Appender:
         first_log: cython.longlong = self.end
         first_queue: cython.longlong = queue.next_offset
         result: cython.int
+        offsets: list = []
         if total + 8 > self.segment.size - self.position:
             return SEGMENT_FULL
         if queue.next_offset + count > queue.room_end:
@@ -335,7 +338,9 @@ class Appender:
                 )
             if result != APPENDED:
                 raise RuntimeError(f"a measured batch did not fit: {result}")
+            offsets.append(self.log_offset)
             at += load_i32(p, at)
+        self.batch_offsets = offsets
         self.log_offset = first_log
         self.queue_offset = first_queue
         self.size = total

@@ -62,6 +62,10 @@ class QueueTail:
         self.log_end = log_offset + size
         self.next_offset += 1
 
+    def put_next(self, log_offset, size, tags_code):
+        """put() for callers in Python."""
+        self.put(log_offset, size, tags_code)
+
 
 def tags_code_of(queue, spans, p, store_ms, delays_ms):
     """What a unit's tagsCode holds: the tag's hash, or for a delayed message the time to deliver it."""
@@ -98,6 +102,17 @@ def count_units(units: MappedBuffer, start: cython.Py_ssize_t, stop: cython.Py_s
         if load_i64(units.p, index * 20) < 0 or load_i32(units.p, index * 20 + 8) <= 0:
             return index
     return min(stop, units.size // 20)
+
+
+def first_real_unit(units: MappedBuffer, start: cython.Py_ssize_t, stop: cython.Py_ssize_t):
+    """Index of the first unit in [start, stop) that stands for a message, or `stop`."""
+    index: cython.Py_ssize_t
+    if start < 0 or stop * 20 > units.size:
+        raise IndexError(f"units {start}..{stop} of a file of {units.size // 20}")
+    for index in range(start, stop):
+        if load_i32(units.p, index * 20 + 8) != 0x7FFFFFFF:
+            return index
+    return stop
 
 
 def first_unit_from(units: MappedBuffer, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, log_offset: cython.longlong):

@@ -34,9 +34,12 @@ class LogMap:
         self._segments.pop(base // self.segment_bytes, None)
         self.used.discard(base // self.segment_bytes)
 
-    def mapped(self):
-        """Bases of the segments mapped now."""
-        return [number * self.segment_bytes for number in self._segments]
+    def idle(self):
+        """Bases of the mapped segments that nobody has asked for since the last call."""
+        unused = [number * self.segment_bytes for number in self._segments if number not in self.used]
+        self.used.clear()
+        self._last = None
+        return unused
 
     def find(self, log_offset):
         number: cython.longlong

@@ -25,4 +25,6 @@ cdef class RecordView:
     cdef int parse(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, long long log_offset, bint check_crc) noexcept
 
 cdef Py_ssize_t record_size(Py_ssize_t body_len, Py_ssize_t topic_len, Py_ssize_t properties_len, int sys_flag) noexcept
-cdef Py_ssize_t next_record(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, long long base, RecordView view) noexcept
+cdef Py_ssize_t next_record(
+    const unsigned char* p, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t end, long long base, RecordView view
+) noexcept

@@ -102,22 +102,22 @@ class RecordView:
         return self.parse(buffer.p, at, buffer.size, buffer.base + at, check_crc)
 
 
-def next_record(p, at, end, base, view):
+def next_record(p, at, stop, end, base, view):
     """Where the next good record or blank at or behind `at` starts, or -1. Good means whole, in its place, body intact."""
-    found_v1: cython.Py_ssize_t = find_i32(p, at + 4, end, MAGIC_V1)
-    found_v2: cython.Py_ssize_t = find_i32(p, at + 4, end, MAGIC_V2)
-    found_blank: cython.Py_ssize_t = find_i32(p, at + 4, end, MAGIC_BLANK)
+    found_v1: cython.Py_ssize_t = find_i32(p, at + 4, stop, MAGIC_V1)
+    found_v2: cython.Py_ssize_t = find_i32(p, at + 4, stop, MAGIC_V2)
+    found_blank: cython.Py_ssize_t = find_i32(p, at + 4, stop, MAGIC_BLANK)
     start: cython.Py_ssize_t
     while found_v1 >= 0 or found_v2 >= 0 or found_blank >= 0:
         if found_v1 >= 0 and (found_v2 < 0 or found_v1 < found_v2) and (found_blank < 0 or found_v1 < found_blank):
             start = found_v1 - 4
-            found_v1 = find_i32(p, start + 5, end, MAGIC_V1)
+            found_v1 = find_i32(p, start + 5, stop, MAGIC_V1)
         elif found_v2 >= 0 and (found_blank < 0 or found_v2 < found_blank):
             start = found_v2 - 4
-            found_v2 = find_i32(p, start + 5, end, MAGIC_V2)
+            found_v2 = find_i32(p, start + 5, stop, MAGIC_V2)
         else:
             start = found_blank - 4
-            found_blank = find_i32(p, start + 5, end, MAGIC_BLANK)
+            found_blank = find_i32(p, start + 5, stop, MAGIC_BLANK)
             if load_i32(p, start) == end - start:
                 return start
             continue
@@ -126,11 +126,11 @@ def next_record(p, at, end, base, view):
     return -1
 
 
-def find_next_record(buffer: MappedBuffer, at: cython.Py_ssize_t, view: RecordView):
-    """next_record() for callers in Python."""
+def find_next_record(buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.Py_ssize_t, view: RecordView):
+    """next_record() for callers in Python: one that starts in [at, stop)."""
     if at < 0 or at >= buffer.size:
         return -1
-    return next_record(buffer.p, at, buffer.size, buffer.base, view)
+    return next_record(buffer.p, at, min(stop + 7, buffer.size), buffer.size, buffer.base, view)
 
 
 def first_nonzero(buffer: MappedBuffer, at: cython.Py_ssize_t, end: cython.Py_ssize_t):

@@ -4,7 +4,7 @@ from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.index_units cimport IndexTail
 from rocketq.kernel.properties cimport PropertySpans, java_hash
 from rocketq.kernel.queue_units cimport QueueTail, tags_code_of
-from rocketq.kernel.records cimport RecordView, BAD_CRC, MESSAGE
+from rocketq.kernel.records cimport RecordView, BAD_CRC, BLANK, MESSAGE
 
 cdef class Scanner:
     cdef public dict queues
@@ -16,9 +16,9 @@ cdef class Scanner:
     cdef PropertySpans _spans
     cdef list _last_queues
     cdef bytes _last_topic
-    cdef readonly Py_ssize_t at, last_at
+    cdef readonly Py_ssize_t at, last_at, good_end
     cdef readonly long long records, last_store_ms, keyed_from
-    cdef public long long bad_crc, bad_crc_offset
+    cdef public long long bad_crc, bad_crc_offset, doubtful
     cdef QueueTail queue_of(self, const unsigned char* p)
     cdef int dispatch(self, const unsigned char* p, bint indexed) except -100
     cdef int dispatch_unit(self, const unsigned char* p, QueueTail queue) except -100

@@ -10,7 +10,7 @@ if not cython.compiled:
     from rocketq.kernel.primitives import equal_bytes, load_i32, load_i64, wrap_u32
     from rocketq.kernel.properties import PropertySpans, java_hash
     from rocketq.kernel.queue_units import tags_code_of
-    from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
+    from rocketq.kernel.records import BAD_CRC, BLANK, MESSAGE, RecordView
 
 
 @cython.cclass
@@ -34,8 +34,8 @@ class Scanner:
         self.view = RecordView()
         self._spans = PropertySpans()
         self.forget_queues()
-        self.at = self.last_at = 0
-        self.records = self.bad_crc = 0
+        self.at = self.last_at = self.good_end = 0
+        self.records = self.bad_crc = self.doubtful = 0
         self.last_store_ms = 0
         self.bad_crc_offset = -1
         self.keyed_from = -1
@@ -46,24 +46,31 @@ class Scanner:
         self._last_topic = None
         self._last_queues = None
 
-    def scan(self, buffer: MappedBuffer, at: cython.Py_ssize_t, end: cython.Py_ssize_t):
-        """Dispatch the records in [at, end) of a segment. Stops at its end (MESSAGE), at a blank, at zeros (END) or at
-        damage (a BAD_ code); `at` says where, `last_at` where the last good record starts (-1 for none)."""
+    def scan(self, buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.Py_ssize_t):
+        """Dispatch the records that start in [at, stop) of a segment. Ends there (MESSAGE), at a blank, at zeros (END)
+        or at damage (a BAD_ code); `at` says where. `last_at` and `good_end` tell where the last good record starts and
+        ends, -1 when there was none. Records with a bad body are `doubtful` until a good one, or a blank, follows."""
         state: cython.int
-        if at < 0 or end > buffer.size:
-            raise IndexError(f"{at}..{end} of a segment of {buffer.size}")
-        self.last_at = -1
-        while at < end:
-            state = self.view.parse(buffer.p, at, end, buffer.base + at, self.check_crc)
+        if at < 0 or stop > buffer.size:
+            raise IndexError(f"{at}..{stop} of a segment of {buffer.size}")
+        self.last_at = self.good_end = -1
+        while at < stop:
+            state = self.view.parse(buffer.p, at, buffer.size, buffer.base + at, self.check_crc)
             if state == MESSAGE:
                 self.dispatch(buffer.p, True)
                 self.last_at = at
+                self.good_end = at + self.view.size
                 self.last_store_ms = self.view.store_ms
+                self.bad_crc += self.doubtful
+                self.doubtful = 0
             elif state == BAD_CRC:
-                self.bad_crc += 1
+                self.doubtful += 1
                 self.bad_crc_offset = self.view.log_offset
                 self.dispatch(buffer.p, False)
             else:
+                if state == BLANK:
+                    self.bad_crc += self.doubtful
+                    self.doubtful = 0
                 self.at = at
                 return state
             self.records += 1
@@ -149,15 +156,15 @@ class Scanner:
         return 0
 
 
-def walk_records(buffer: MappedBuffer, at: cython.Py_ssize_t, end: cython.Py_ssize_t, view: RecordView, check_crc: cython.bint):
+def walk_records(buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.Py_ssize_t, view: RecordView, check_crc: cython.bint):
     """Step over good records without dispatching; (how it stopped, where, records, start of the last)."""
     state: cython.int
     count: cython.longlong = 0
     last: cython.Py_ssize_t = -1
-    if at < 0 or end > buffer.size:
-        raise IndexError(f"{at}..{end} of a segment of {buffer.size}")
-    while at < end:
-        state = view.parse(buffer.p, at, end, buffer.base + at, check_crc)
+    if at < 0 or stop > buffer.size:
+        raise IndexError(f"{at}..{stop} of a segment of {buffer.size}")
+    while at < stop:
+        state = view.parse(buffer.p, at, buffer.size, buffer.base + at, check_crc)
         if state != MESSAGE and state != BAD_CRC:
             return state, at, count, last
         count += 1

@@ -1,0 +1,17 @@
+"""The message store: commit log, consume queues and index in files that Apache RocketMQ reads and writes too."""
+
+from rocketq.store.config import FlushType, StoreConfig
+from rocketq.store.results import AppendResult, AppendStatus, QueryResult, ReadResult, ReadStatus
+from rocketq.store.store import Store, tag_code
+
+__all__ = [
+    "AppendResult",
+    "AppendStatus",
+    "FlushType",
+    "QueryResult",
+    "ReadResult",
+    "ReadStatus",
+    "Store",
+    "StoreConfig",
+    "tag_code",
+]

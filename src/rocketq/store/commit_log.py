@@ -1,0 +1,253 @@
+"""The commit log: one endless file of records, cut into segments."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import cast
+
+from rocketq.kernel.appender import Appender
+from rocketq.kernel.buffers import MappedBuffer
+from rocketq.kernel.reader import LogMap
+from rocketq.kernel.records import BAD_CRC, MAGIC_V2, MESSAGE, RecordView
+from rocketq.model import Host, Record
+from rocketq.store.config import PAGE_BYTES, StoreConfig
+from rocketq.store.disk import Disk
+from rocketq.store.segments import SegmentDirectory
+from rocketq.store.transient import WriteBuffer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogRange:
+    """A stretch of the log, [start, end)."""
+
+    start: int
+    end: int
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.start <= offset < self.end
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(slots=True)
+class LogPositions:
+    """How far the log is written to memory, handed to the file, and safe on disk."""
+
+    committed: int = 0
+    flushed: int = 0
+
+
+class CommitLog:
+    """Owns the log's files and mappings; the kernel's Appender writes into the last one.
+
+    The caller holds the store's lock for everything that writes. Reading needs no lock: a mapping lives as long as
+    somebody refers to it.
+    """
+
+    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+        self.config = config
+        self.disk = disk
+        self.files = SegmentDirectory(config.log_dir, config.segment_bytes, disk)
+        self.appender = Appender(config.store_host.packed())
+        self.map = LogMap(config.segment_bytes)
+        self.holes: list[LogRange] = []
+        self.positions = LogPositions()
+        self._buffer: WriteBuffer | None = None
+        self._flush_lock = threading.Lock()
+        self._mapping_lock = threading.Lock()
+
+    # Where things are
+
+    @property
+    def start(self) -> int:
+        first = self.files.first
+        return self.end if first is None else first
+
+    @property
+    def end(self) -> int:
+        return cast(int, self.appender.end)
+
+    @property
+    def readable_end(self) -> int:
+        """With a transient buffer, what was not handed to the file yet cannot be read."""
+        return self.positions.committed if self._buffer is not None else self.end
+
+    def segment(self, log_offset: int) -> MappedBuffer:
+        """The mapping that holds an offset; an empty one where the file is gone."""
+        found = self.map.segment_of(log_offset)
+        if found is not None:
+            return found
+        with self._mapping_lock:
+            base = self.files.start_of(log_offset)
+            if base in self.files:
+                found = MappedBuffer(self.disk.map(self.files.path_of(base), writable=False), base)
+            else:
+                found = MappedBuffer(b"", base)
+            self.map.attach(found)
+            return found
+
+    def drop_idle_mappings(self) -> None:
+        """Forget mappings nobody asked for since the last call, the one being written excepted."""
+        writing = self.files.start_of(self.end)
+        for base in self.map.idle():
+            if base != writing:
+                self.map.detach(base)
+
+    # Writing
+
+    def open_for_append(self, end: int) -> None:
+        """Go on writing at `end`; its segment exists, or `end` is where a new one starts."""
+        base = self.files.start_of(end)
+        if base not in self.files:
+            self._create(base)
+        self.disk.reserve(self.files.path_of(base), 0, self.config.segment_bytes)
+        self._attach(base, end - base)
+        self.positions.committed = self.positions.flushed = end
+
+    def roll(self) -> None:
+        """Close the segment with a blank record and go on in a new one, once the old one is safe on disk."""
+        base = cast(int, self.appender.base)
+        if base + self.config.segment_bytes not in self.files:
+            self._create(base + self.config.segment_bytes)
+        self.appender.close_segment()
+        self.flush()
+        self._attach(base + self.config.segment_bytes, 0)
+
+    def roll_if_full(self) -> None:
+        """A replica's blank record, or one that fills the file to its last byte, ends the segment."""
+        if self.appender.position >= self.config.segment_bytes:
+            base = cast(int, self.appender.base)
+            if base + self.config.segment_bytes not in self.files:
+                self._create(base + self.config.segment_bytes)
+            self.flush()
+            self._attach(base + self.config.segment_bytes, 0)
+
+    def _create(self, base: int) -> None:
+        self.files.create(base, reserve=True)
+
+    def _attach(self, base: int, position: int) -> None:
+        self.map.detach(base)
+        mapped = MappedBuffer(self.disk.map(self.files.path_of(base), writable=True), base)
+        self.map.attach(mapped)
+        if self.config.transient_buffer:
+            self._buffer = WriteBuffer(self.config.segment_bytes, base, mapped.bytes_at(0, position))
+            self.appender.attach_segment(self._buffer.memory, position)
+        else:
+            self.appender.attach_segment(mapped, position)
+
+    # Commit (transient buffer only) and flush
+
+    def commit(self, *, pages_min: int = 0) -> bool:
+        """Hand buffered bytes to the file; False when there were fewer than `pages_min` pages."""
+        if self._buffer is None:
+            return False
+        with self._flush_lock:
+            return self._commit_locked(pages_min)
+
+    def _commit_locked(self, pages_min: int) -> bool:
+        buffer, end = self._buffer, self.end
+        committed = self.positions.committed
+        if buffer is None or committed >= end or not _pages_apart(committed, end, pages_min):
+            return False
+        base = buffer.base
+        self.disk.write(self.files.path_of(base), committed - base, buffer.view(committed - base, end - base))
+        self.positions.committed = end
+        return True
+
+    def flush(self, *, pages_min: int = 0) -> int:
+        """Make the log safe on disk up to its end as of now, segment by segment; the new flushed position."""
+        with self._flush_lock:
+            self._commit_locked(pages_min)
+            target = self.readable_end
+            while self.positions.flushed < target and _pages_apart(self.positions.flushed, target, pages_min):
+                base = self.files.start_of(self.positions.flushed)
+                upto = min(base + self.config.segment_bytes, target)
+                if base in self.files:
+                    self.disk.sync(self.files.path_of(base))
+                self.positions.flushed = upto
+            return self.positions.flushed
+
+    # Reading
+
+    def record_at(self, log_offset: int, *, check_crc: bool) -> Record | None:
+        """The record that starts at `log_offset`, or None when no good one does."""
+        if not self.start <= log_offset < self.readable_end:
+            return None
+        segment, view = self.segment(log_offset), RecordView()
+        if view.parse_at(segment, log_offset - segment.base, check_crc) != MESSAGE:
+            return None
+        return _record(segment, view)
+
+    def store_ms_at(self, log_offset: int) -> int | None:
+        """Store time of the record at `log_offset`; the body is not looked at."""
+        if not self.start <= log_offset < self.readable_end:
+            return None
+        segment, view = self.segment(log_offset), RecordView()
+        if view.parse_at(segment, log_offset - segment.base, False) not in (MESSAGE, BAD_CRC):
+            return None
+        return cast(int, view.store_ms)
+
+    def bytes_at(self, log_offset: int, count: int) -> bytes:
+        """Raw bytes of one segment, for replicas and the recovery point."""
+        segment = self.segment(log_offset)
+        return cast(bytes, segment.bytes_at(log_offset - segment.base, count))
+
+    # Cutting
+
+    def truncate(self, end: int) -> int:
+        """Cut everything from `end` on: later files go, the rest of its file is zeroed and synced. Bytes cleared."""
+        base = self.files.start_of(end)
+        for start in [start for start in self.files if start > base or (start == base and end == base)]:
+            self.map.detach(start)
+            self.files.remove(start)
+        cleared = 0
+        if base in self.files:
+            cleared = self.disk.zero_from(self.files.path_of(base), end - base)
+            self.disk.sync(self.files.path_of(base))
+        if self.files.path.is_dir():
+            self.disk.sync_directory(self.files.path)
+        self.holes = [hole for hole in self.holes if hole.end <= end]
+        return cleared
+
+    def delete_first(self) -> LogRange:
+        """Remove the oldest segment; readers that hold it are not disturbed."""
+        first = self.files.first
+        if first is None or first == self.files.last:
+            raise ValueError("the active segment is never deleted")
+        self.files.remove(first)
+        self.map.detach(first)
+        self.holes = [hole for hole in self.holes if hole.end > self.start]
+        return LogRange(first, first + self.config.segment_bytes)
+
+
+def _pages_apart(low: int, high: int, pages_min: int) -> bool:
+    return high // PAGE_BYTES - low // PAGE_BYTES >= pages_min if pages_min > 0 else True
+
+
+def _record(segment: MappedBuffer, view: RecordView) -> Record:
+    take = segment.bytes_at
+    return Record(
+        size=view.size,
+        version=2 if view.magic == MAGIC_V2 else 1,
+        body_crc=view.crc,
+        queue_id=view.queue_id,
+        flag=view.flag,
+        queue_offset=view.queue_offset,
+        log_offset=view.log_offset,
+        sys_flag=view.sys_flag,
+        born_ms=view.born_ms,
+        born_host=Host.unpack(take(view.born_host_at, view.born_host_len)),
+        store_ms=view.store_ms,
+        store_host=Host.unpack(take(view.store_host_at, view.store_host_len)),
+        reconsume_times=view.reconsume_times,
+        prepared_offset=view.prepared_offset,
+        body=take(view.body_at, view.body_len),
+        topic=take(view.topic_at, view.topic_len).decode("utf-8", "replace"),
+        properties=take(view.properties_at, view.properties_len),
+    )

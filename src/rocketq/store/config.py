@@ -1,0 +1,160 @@
+"""Settings of the store: typed, units in the names, Apache's key for each declared once."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from rocketq.errors import ConfigError
+from rocketq.model import Host
+
+PAGE_BYTES = 4096
+UNIT_BYTES = 20
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+_SPAN_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class FlushType(enum.Enum):
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+def option(key: str, default: Any) -> Any:
+    """A field that Apache's broker.conf calls `key`."""
+    return field(default=default, metadata={"key": key})
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Milliseconds of each delay level of `1s 5s ... 2h`; level n is item n - 1."""
+    spans = []
+    for word in text.split():
+        match = re.fullmatch(r"(\d+)([smhd])", word)
+        if match is None:
+            raise ConfigError(f"messageDelayLevel: {word!r} is not a number with s, m, h or d")
+        spans.append(int(match[1]) * _SPAN_MS[match[2]])
+    if not spans:
+        raise ConfigError("messageDelayLevel: no levels")
+    return tuple(spans)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """Everything the store can be told."""
+
+    root: Path
+    store_host: Host = field(default_factory=lambda: Host.of("127.0.0.1", 10911))
+    commit_log_dir: Path | None = option("storePathCommitLog", None)
+
+    segment_bytes: int = option("mappedFileSizeCommitLog", 1 << 30)
+    queue_file_bytes: int = option("mappedFileSizeConsumeQueue", 300_000 * UNIT_BYTES)
+    index_slots: int = option("maxHashSlotNum", 5_000_000)
+    index_units: int = option("maxIndexNum", 20_000_000)
+    index_enabled: bool = option("messageIndexEnable", True)
+    message_bytes_max: int = option("maxMessageSize", 4 << 20)
+    delay_levels: str = option("messageDelayLevel", DEFAULT_DELAY_LEVELS)
+
+    flush_type: FlushType = option("flushDiskType", FlushType.ASYNC_FLUSH)
+    flush_interval_ms: int = option("flushIntervalCommitLog", 500)
+    flush_pages_min: int = option("flushCommitLogLeastPages", 4)
+    flush_thorough_interval_ms: int = option("flushCommitLogThoroughInterval", 10_000)
+    sync_flush_timeout_ms: int = option("syncFlushTimeout", 5_000)
+    queue_flush_interval_ms: int = option("flushIntervalConsumeQueue", 1_000)
+    queue_flush_pages_min: int = option("flushConsumeQueueLeastPages", 2)
+    queue_flush_thorough_interval_ms: int = option("flushConsumeQueueThoroughInterval", 60_000)
+    transient_buffer: bool = option("transientStorePoolEnable", False)
+    commit_interval_ms: int = option("commitIntervalCommitLog", 200)
+    commit_pages_min: int = option("commitCommitLogLeastPages", 4)
+    commit_thorough_interval_ms: int = option("commitCommitLogThoroughInterval", 200)
+    page_cache_busy_ms: int = option("osPageCacheBusyTimeOutMills", 1_000)
+
+    check_crc_on_read: bool = option("checkCrcOnRead", True)
+    check_crc_on_recovery: bool = option("checkCRCOnRecover", True)
+    memory_read_bytes_max: int = option("maxTransferBytesOnMessageInMemory", 256 << 10)
+    memory_read_count_max: int = option("maxTransferCountOnMessageInMemory", 32)
+    disk_read_bytes_max: int = option("maxTransferBytesOnMessageInDisk", 64 << 10)
+    disk_read_count_max: int = option("maxTransferCountOnMessageInDisk", 8)
+    memory_ratio_percent: int = option("accessMessageInMemoryMaxRatio", 40)
+    query_count_max: int = option("maxMsgsNumBatch", 64)
+
+    reserved_hours: int = option("fileReservedTime", 72)
+    delete_when: str = option("deleteWhen", "04")
+    disk_used_percent_max: int = option("diskMaxUsedSpaceRatio", 75)
+    disk_refuse_ratio: float = option("diskSpaceWarningLevelRatio", 0.90)
+    disk_force_clean_ratio: float = option("diskSpaceCleanForciblyRatio", 0.85)
+    force_clean_enabled: bool = option("cleanFileForciblyEnable", True)
+    clean_interval_ms: int = option("cleanResourceInterval", 10_000)
+    delete_pause_ms: int = option("deleteCommitLogFilesInterval", 100)
+    idle_mapping_ms: int = 180_000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root))
+        rounded = -(-self.queue_file_bytes // UNIT_BYTES) * UNIT_BYTES
+        object.__setattr__(self, "queue_file_bytes", rounded)
+        require(self.segment_bytes >= PAGE_BYTES, f"mappedFileSizeCommitLog {self.segment_bytes} is below one page")
+        require(self.segment_bytes <= 0x7FFFFFFF, "mappedFileSizeCommitLog must stay below 2 GiB")
+        require(self.segment_bytes % PAGE_BYTES == 0, "mappedFileSizeCommitLog must be whole pages of 4096 bytes")
+        require(self.queue_file_bytes >= UNIT_BYTES, "mappedFileSizeConsumeQueue must hold at least one unit")
+        require(self.index_slots >= 1, "maxHashSlotNum must be at least 1")
+        require(self.index_units >= 2, "maxIndexNum must be at least 2")
+        require(0 < self.message_bytes_max < self.segment_bytes, "maxMessageSize must fit in a log file")
+        require(
+            not (self.transient_buffer and self.flush_type is FlushType.SYNC_FLUSH),
+            "transientStorePoolEnable works with flushDiskType ASYNC_FLUSH only",
+        )
+        require(0 < self.disk_force_clean_ratio <= self.disk_refuse_ratio <= 1, "disk ratios must rise up to 1")
+        hours = self.delete_when.split(";")
+        require(all(h.strip().isdigit() and int(h) < 24 for h in hours), f"deleteWhen {self.delete_when!r}: hours 00-23")
+        parse_delay_levels(self.delay_levels)
+
+    @property
+    def log_dir(self) -> Path:
+        return self.commit_log_dir or self.root / "commitlog"
+
+    @property
+    def queue_file_units(self) -> int:
+        return self.queue_file_bytes // UNIT_BYTES
+
+    @property
+    def index_file_bytes(self) -> int:
+        return 40 + 4 * self.index_slots + 20 * self.index_units
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        return frozenset(int(hour) for hour in self.delete_when.split(";"))
+
+    @property
+    def delays_ms(self) -> list[int]:
+        return list(parse_delay_levels(self.delay_levels))
+
+    @classmethod
+    def from_java(cls, settings: Mapping[str, str], **given: Any) -> StoreConfig:
+        """From Apache's keys; keys that are not the store's are left to others. `given` wins."""
+        known = {item.metadata["key"]: item for item in fields(cls) if "key" in item.metadata}
+        values = {known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known}
+        return cls(**(values | given))
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+def _parse(key: str, text: str, default: Any) -> Any:
+    text = text.strip()
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(default, FlushType):
+            return FlushType(text)
+        if isinstance(default, int):
+            return int(text)
+        if isinstance(default, float):
+            return float(text)
+    except (KeyError, ValueError):
+        raise ConfigError(f"{key}={text!r} is not a {type(default).__name__}") from None
+    return Path(text) if default is None else text

@@ -1,0 +1,290 @@
+"""One consume queue: where the messages of a queue lie in the log, in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from rocketq.kernel.buffers import MappedBuffer
+from rocketq.kernel.queue_units import (
+    FILLER_SIZE,
+    QueueTail,
+    count_units,
+    first_real_unit,
+    first_unit_beyond,
+    first_unit_from,
+    put_unit_at,
+    unit_at,
+)
+from rocketq.store.commit_log import LogRange
+from rocketq.store.config import PAGE_BYTES, UNIT_BYTES
+from rocketq.store.disk import Disk
+from rocketq.store.segments import SegmentDirectory
+
+RESERVE_BYTES_MIN = PAGE_BYTES
+RESERVE_BYTES_MAX = 256 << 10
+UNKNOWN = -1
+
+
+class ConsumeQueue:
+    """The files of one queue. Units are numbered by queue offset; `min_offset` is the first whose message exists.
+
+    Files have their full length from the start, but blocks are reserved ahead of the writer in growing steps: many small
+    queues stay small, and a full disk is an error before anything is written. The caller holds the store's lock for
+    everything that writes.
+    """
+
+    def __init__(self, topic: str, queue_id: int, path: Path, file_bytes: int, disk: Disk) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = SegmentDirectory(path, file_bytes, disk)
+        self.disk = disk
+        self.tail = QueueTail(topic.encode(), queue_id, self)
+        self.min_offset = 0
+        self.flushed_offset = 0
+        self._mapped: dict[int, MappedBuffer] = {}
+        self._used: set[int] = set()
+        self._reserved: dict[int, int] = {}
+        self._swept_offset = UNKNOWN
+
+    def __repr__(self) -> str:
+        return f"{self.topic}/{self.queue_id}"
+
+    @property
+    def units_per_file(self) -> int:
+        return self.files.file_bytes // UNIT_BYTES
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last unit; the next message gets this offset."""
+        return max(cast(int, self.tail.next_offset), 0)
+
+    # Files
+
+    def _start_of(self, queue_offset: int) -> int:
+        return self.files.start_of(queue_offset * UNIT_BYTES)
+
+    def file_at(self, queue_offset: int) -> MappedBuffer | None:
+        """The mapped file that holds a unit; None where there is none. Its base is the first unit's queue offset."""
+        start = self._start_of(queue_offset)
+        self._used.add(start)
+        found = self._mapped.get(start)
+        if found is None and start in self.files:
+            found = MappedBuffer(self.disk.map(self.files.path_of(start), writable=True), start // UNIT_BYTES)
+            self._mapped[start] = found
+        return found
+
+    def make_room(self, count: int) -> None:
+        """Reserve blocks for `count` more units, in new files where needed; OSError when the disk is full."""
+        position = self.tail.next_offset * UNIT_BYTES
+        wanted = position + count * UNIT_BYTES
+        start = self.files.start_of(position)
+        while True:
+            if start not in self.files:
+                self.files.create(start, reserve=False)
+            file_end = start + self.files.file_bytes
+            reserved = self._reserved.get(start, start)
+            if reserved < min(wanted, file_end):
+                written = max(position - start, 0)
+                step = min(max(written, RESERVE_BYTES_MIN), RESERVE_BYTES_MAX)
+                reserved = min(max(wanted, max(position, start) + step), file_end)
+                self.disk.reserve(self.files.path_of(start), 0, reserved - start)
+                self._reserved[start] = reserved
+            if wanted <= file_end:
+                break
+            start = file_end
+        self.attach_file()
+        self.tail.room_end = reserved // UNIT_BYTES
+
+    def attach_file(self) -> None:
+        """Point the kernel at the file of the next unit."""
+        room_end = self.tail.room_end
+        units = self.file_at(self.tail.next_offset)
+        if units is None:
+            raise FileNotFoundError(f"queue {self!r} has no file for offset {self.tail.next_offset}")
+        self.tail.attach(units, room_end)
+
+    def drop_idle_mappings(self) -> None:
+        """Forget mappings not used since the last call; the writing end is asked for again at the next append."""
+        if self.tail.next_offset != self._swept_offset:
+            self._used.add(self._start_of(self.end_offset))
+        for start in [start for start in self._mapped if start not in self._used]:
+            if self.tail.units is self._mapped[start]:
+                self.tail.detach()
+            del self._mapped[start]
+        self._used.clear()
+        self._swept_offset = self.tail.next_offset
+
+    def _forget(self, start: int) -> None:
+        self._reserved.pop(start, None)
+        dropped = self._mapped.pop(start, None)
+        if dropped is not None and self.tail.units is dropped:
+            self.tail.detach()
+
+    # Units
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """(log offset, size, tags code) of a unit, written or not; None without a file."""
+        units = self.file_at(queue_offset)
+        return None if units is None else cast(tuple[int, int, int], unit_at(units, queue_offset - units.base))
+
+    def last_unit(self) -> tuple[int, int, int] | None:
+        return self.unit(self.end_offset - 1) if self.end_offset > 0 else None
+
+    def begin_at(self, queue_offset: int) -> None:
+        """The queue's first known message has this offset. Empty units before it in its file become fillers, as other
+        brokers take zeros for the end of the queue."""
+        self.tail.detach()
+        self.tail.next_offset = queue_offset
+        self.min_offset = queue_offset
+        self.make_room(1)
+        units = self.file_at(queue_offset)
+        assert units is not None
+        for index in range(queue_offset - units.base - 1, -1, -1):
+            if unit_at(units, index)[1] > 0:
+                break
+            put_unit_at(units, index, 0, FILLER_SIZE, 0)
+
+    def fill_to(self, queue_offset: int) -> None:
+        """The messages before `queue_offset` are lost: units that are empty become fillers, so that offsets stay."""
+        while self.tail.next_offset < queue_offset:
+            self.make_room(1)
+            offset = self.tail.next_offset
+            units = self.file_at(offset)
+            assert units is not None
+            log_offset, size, _ = unit_at(units, offset - units.base)
+            if size <= 0 or log_offset < self.tail.log_end:
+                put_unit_at(units, offset - units.base, self.tail.log_end, FILLER_SIZE, 0)
+            self.tail.next_offset = offset + 1
+
+    def put_at(self, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
+        """Overwrite a unit there is."""
+        units = self.file_at(queue_offset)
+        assert units is not None
+        put_unit_at(units, queue_offset - units.base, log_offset, size, tags_code)
+
+    # Bounds
+
+    def correct_min(self, log_start: int) -> None:
+        """Move `min_offset` to the first unit whose message still exists; to the end when none does."""
+        for start in self.files:
+            first = start // UNIT_BYTES
+            stop = min(first + self.units_per_file, self.end_offset)
+            units = self.file_at(first)
+            if units is None or stop <= first:
+                continue
+            index = first_unit_from(units, 0, stop - first, log_start)
+            index = first_real_unit(units, index, stop - first)
+            if index < stop - first:
+                self.min_offset = first + index
+                return
+        self.min_offset = self.end_offset
+
+    def end_below(self, log_end: int) -> int:
+        """Queue offset one past the last unit whose record ends at or before `log_end`."""
+        if self.tail.log_end <= log_end:
+            return self.end_offset
+        for start in reversed(list(self.files)):
+            first = start // UNIT_BYTES
+            stop = min(first + self.units_per_file, self.end_offset)
+            low = max(self.min_offset, first)
+            units = self.file_at(first)
+            if units is None or stop <= low:
+                continue
+            index = cast(int, first_unit_beyond(units, low - first, stop - first, log_end))
+            if index > low - first or first <= self.min_offset:
+                return first + index
+        return self.min_offset
+
+    def count_written(self) -> int:
+        """Where the written units end, by looking at the files alone; UNKNOWN without any."""
+        end = UNKNOWN
+        for start in self.files:
+            first = start // UNIT_BYTES
+            units = self.file_at(first)
+            assert units is not None
+            if end not in (UNKNOWN, first):
+                break
+            end = first + cast(int, count_units(units, 0, self.units_per_file))
+        return end
+
+    # Cutting
+
+    def cut_at(self, queue_offset: int) -> int:
+        """End the queue at `queue_offset`: later files go, the rest of its file is zeroed and synced. Bytes cleared."""
+        self.tail.detach()
+        keep = self._start_of(queue_offset)
+        cleared = 0
+        for start in list(self.files):
+            if start > keep or (start == keep and queue_offset * UNIT_BYTES == start and start != self.files.first):
+                self._forget(start)
+                self.files.remove(start)
+        if keep in self.files:
+            cleared = self.disk.zero_from(self.files.path_of(keep), queue_offset * UNIT_BYTES - keep)
+            if cleared:
+                self.disk.sync(self.files.path_of(keep))
+            self._reserved.pop(keep, None)
+        self.tail.next_offset = queue_offset
+        self.flushed_offset = min(self.flushed_offset, queue_offset)
+        self.min_offset = min(self.min_offset, queue_offset)
+        last = self.last_unit() if queue_offset > self.min_offset else None
+        self.tail.log_end = _unit_end(last) if last is not None else 0
+        return cleared
+
+    def truncate(self, log_end: int) -> int:
+        """Drop every unit whose record ends behind `log_end`; how many went."""
+        before = self.end_offset
+        if self.tail.log_end <= log_end:
+            return 0
+        self.cut_at(self.end_below(log_end))
+        return before - self.end_offset
+
+    def keeps_beyond(self, queue_offset: int, holes: Sequence[LogRange]) -> int:
+        """How far written units behind `queue_offset` point into damaged parts of the log: those offsets were given."""
+        offset = queue_offset
+        while (unit := self.unit(offset)) is not None and unit[1] > 0 and any(unit[0] in hole for hole in holes):
+            offset += 1
+        return offset
+
+    def delete_before(self, log_start: int) -> int:
+        """Remove files all of whose messages are gone, never the last; how many."""
+        removed = 0
+        for start in list(self.files)[:-1]:
+            last = self.unit(start // UNIT_BYTES + self.units_per_file - 1)
+            if last is None or last[0] >= log_start:
+                break
+            self._forget(start)
+            self.files.remove(start)
+            removed += 1
+        return removed
+
+    # Flush
+
+    def flush(self, *, pages_min: int) -> bool:
+        """Sync what was written since the last flush, unless it is less than `pages_min` pages."""
+        end = self.end_offset
+        if end <= self.flushed_offset:
+            return False
+        low, high = self.flushed_offset * UNIT_BYTES, end * UNIT_BYTES
+        if pages_min > 0 and high // PAGE_BYTES - low // PAGE_BYTES < pages_min:
+            return False
+        for start in self.files:
+            if start < high and start + self.files.file_bytes > low:
+                self.disk.sync(self.files.path_of(start))
+        self.flushed_offset = end
+        return True
+
+    def remove(self) -> None:
+        """Delete the queue from disk."""
+        self.tail.detach()
+        for start in list(self.files):
+            self._forget(start)
+            self.files.remove(start)
+        if self.files.path.is_dir():
+            os.rmdir(self.files.path)
+
+
+def _unit_end(unit: tuple[int, int, int]) -> int:
+    return unit[0] + (0 if unit[1] == FILLER_SIZE else unit[1])

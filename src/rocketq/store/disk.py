@@ -1,0 +1,171 @@
+"""Every file operation that durability depends on, in one place that a test can stand in for."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_ZEROS = bytes(1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    total_bytes: int
+    used_bytes: int
+    usable_bytes: int
+
+    @property
+    def used_ratio(self) -> float:
+        reachable = self.used_bytes + self.usable_bytes
+        return self.used_bytes / reachable if reachable else 1.0
+
+
+class Disk:
+    """The real one."""
+
+    def create(self, path: Path, size_bytes: int, *, reserve: bool) -> None:
+        """A new file of zeros at full length; with `reserve` all its blocks are had now, so no later write can fail.
+
+        A full disk leaves nothing behind and raises OSError.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+        try:
+            os.ftruncate(handle, size_bytes)
+            if reserve:
+                _allocate(handle, 0, size_bytes)
+        except OSError:
+            path.unlink()
+            raise
+        finally:
+            os.close(handle)
+        self.sync_directory(path.parent)
+
+    def reserve(self, path: Path, start: int, count: int) -> None:
+        """Have the blocks of a range; what they hold does not change."""
+        handle = os.open(path, os.O_RDWR)
+        try:
+            _allocate(handle, start, count)
+        finally:
+            os.close(handle)
+
+    def extend(self, path: Path, size_bytes: int) -> None:
+        """Bring a file that was cut short back to its length, with zeros."""
+        os.truncate(path, size_bytes)
+
+    def map(self, path: Path, *, writable: bool) -> mmap.mmap:
+        handle = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+        try:
+            return mmap.mmap(handle, 0, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+        finally:
+            os.close(handle)
+
+    def write(self, path: Path, at: int, data: bytes | memoryview) -> None:
+        """Write in place, past the mapping, so that a full disk is an error."""
+        handle = os.open(path, os.O_RDWR)
+        try:
+            view = memoryview(data)
+            while view:
+                done = os.pwrite(handle, view, at)
+                view, at = view[done:], at + done
+        finally:
+            os.close(handle)
+
+    def zero_from(self, path: Path, start: int) -> int:
+        """Overwrite whatever is not zero from `start` to the end of the file; how far behind `start` that was."""
+        dirty_end = start
+        handle = os.open(path, os.O_RDWR)
+        try:
+            size = os.fstat(handle).st_size
+            for low, high in _data_ranges(handle, start, size):
+                for at in range(low, high, len(_ZEROS)):
+                    count = min(len(_ZEROS), high - at)
+                    piece = os.pread(handle, count, at)
+                    if piece != _ZEROS[:count]:
+                        dirty_end = at + len(piece.rstrip(b"\0"))
+                        os.pwrite(handle, memoryview(_ZEROS)[:count], at)
+        finally:
+            os.close(handle)
+        return dirty_end - start
+
+    def data_ranges(self, path: Path, start: int) -> list[tuple[int, int]]:
+        """The parts of a file behind `start` that may hold something else than zeros."""
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            return _data_ranges(handle, start, os.fstat(handle).st_size)
+        finally:
+            os.close(handle)
+
+    def sync(self, path: Path) -> None:
+        """What was written to this file, through a mapping or not, survives a power cut from here on."""
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(handle)
+        finally:
+            os.close(handle)
+
+    def sync_directory(self, path: Path) -> None:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """The whole file at once: a reader, or a restart, sees the old content or the new."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(path.name + ".tmp")
+        handle = os.open(fresh, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644)
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        os.replace(fresh, path)
+        self.sync_directory(path.parent)
+
+    def usage(self, path: Path) -> DiskUsage:
+        facts = os.statvfs(path)
+        total = facts.f_blocks * facts.f_frsize
+        return DiskUsage(total, total - facts.f_bfree * facts.f_frsize, facts.f_bavail * facts.f_frsize)
+
+
+def _allocate(handle: int, start: int, count: int) -> None:
+    try:
+        os.posix_fallocate(handle, start, count)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+        _allocate_by_writing(handle, start, count)
+
+
+def _allocate_by_writing(handle: int, start: int, count: int) -> None:
+    """For file systems without fallocate: rewrite every block with what it holds."""
+    for at in range(start, start + count, len(_ZEROS)):
+        piece = os.pread(handle, min(len(_ZEROS), start + count - at), at)
+        os.pwrite(handle, piece, at)
+
+
+def _data_ranges(handle: int, start: int, size: int) -> list[tuple[int, int]]:
+    """Where the file system keeps data at or behind `start`; all of it where it cannot tell."""
+    ranges: list[tuple[int, int]] = []
+    at = start
+    with contextlib.suppress(OSError):
+        while at < size:
+            try:
+                low = os.lseek(handle, at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return ranges
+                raise
+            high = os.lseek(handle, low, os.SEEK_HOLE)
+            ranges.append((low, min(high, size)))
+            at = high
+        return ranges
+    return [(start, size)] if start < size else []

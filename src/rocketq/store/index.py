@@ -1,0 +1,257 @@
+"""The index: from a message key to the log offsets of its messages, in a row of hash files."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+from rocketq.kernel.buffers import MappedBuffer
+from rocketq.kernel.index_units import IndexTail
+from rocketq.kernel.properties import hash_text
+from rocketq.store.config import StoreConfig
+from rocketq.store.disk import Disk
+
+log = logging.getLogger(__name__)
+
+NAME_DIGITS = 17
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """What one file held at some moment: enough to go back to it."""
+
+    name: str
+    count: int
+    begin_ms: int
+    begin_offset: int
+    end_ms: int
+    end_offset: int
+
+
+class IndexFile:
+    """One file and its mapping, which is made when it is needed."""
+
+    def __init__(self, path: Path, config: StoreConfig, disk: Disk) -> None:
+        self.path = path
+        self._config = config
+        self._disk = disk
+        self._tail: IndexTail | None = None
+        self.used = False
+        self.flushed_count = 0
+
+    @property
+    def tail(self) -> IndexTail:
+        self.used = True
+        if self._tail is None:
+            mapped = MappedBuffer(self._disk.map(self.path, writable=True), 0)
+            self._tail = IndexTail(mapped, self._config.index_slots, self._config.index_units)
+        return self._tail
+
+    def drop_mapping(self) -> None:
+        self._tail = None
+
+    def state(self) -> IndexState:
+        tail = self.tail
+        return IndexState(self.path.name, tail.count, tail.begin_ms, tail.begin_offset, tail.end_ms, tail.end_offset)
+
+    def flush(self) -> bool:
+        if self.tail.count <= self.flushed_count:
+            return False
+        count = self.tail.count
+        self._disk.sync(self.path)
+        self.flushed_count = count
+        return True
+
+
+class Index:
+    """The files in order of time. The last one takes new keys, through the kernel.
+
+    The files' names are local times of their making, so that they sort; a rebuilt file is named by its first message.
+    """
+
+    def __init__(self, config: StoreConfig, disk: Disk, now_ms: Callable[[], int]) -> None:
+        self.path = config.root / "index"
+        self._config = config
+        self._disk = disk
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self.files: list[IndexFile] = []
+        self.failure: str | None = None
+
+    def load(self) -> None:
+        """Find the files; one of another size than configured cannot be used and goes (it is derived data)."""
+        self.files = []
+        if not self.path.is_dir():
+            return
+        for path in sorted(path for path in self.path.iterdir() if path.name.isdigit() and len(path.name) == NAME_DIGITS):
+            if path.stat().st_size == self._config.index_file_bytes:
+                self.files.append(IndexFile(path, self._config, self._disk))
+            else:
+                log.warning("index file %s has %d bytes, not %d: it is dropped and its keys are indexed again",
+                            path.name, path.stat().st_size, self._config.index_file_bytes)  # fmt: skip
+                self._disk.remove(path)
+
+    # Writing
+
+    def current(self) -> IndexTail:
+        """The file that takes the next key, made when there is none."""
+        if not self.files or self.files[-1].tail.full:
+            self.add_file(self._now_ms())
+        return self.files[-1].tail
+
+    def roll(self, _full: IndexTail) -> IndexTail | None:
+        """The kernel's call when a file is full. Without disk space: None, indexing stops and the store says why."""
+        try:
+            return self.current()
+        except OSError as error:
+            self.failure = f"no index file could be made: {error}"
+            log.error("index: %s", self.failure)
+            return None
+
+    def add_file(self, time_ms: int) -> IndexFile:
+        """A new last file, preset with the end of the one before it."""
+        before = self.files[-1].state() if self.files else None
+        file = self._create(time_ms)
+        if before is not None:
+            file.tail.preset(before.end_ms, before.end_offset)
+        with self._lock:
+            self.files.append(file)
+        return file
+
+    def add_file_from(self, log_offset: int) -> IndexFile:
+        """A new last file for records from `log_offset` on, when those before it are not indexed yet."""
+        file = self.add_file(self._now_ms())
+        file.tail.preset(file.tail.end_ms, log_offset)
+        return file
+
+    def _create(self, time_ms: int) -> IndexFile:
+        newest = max((file.path.name for file in self.files), default="")
+        if newest and _name_of(time_ms) <= newest:
+            time_ms = _time_of(newest) + 1
+        return self.create_in(self.path, time_ms)
+
+    def create_in(self, directory: Path, time_ms: int) -> IndexFile:
+        """A file named by a time, or by the first free millisecond behind it."""
+        while (directory / _name_of(time_ms)).exists() or (self.path / _name_of(time_ms)).exists():
+            time_ms += 1
+        path = directory / _name_of(time_ms)
+        self._disk.create(path, self._config.index_file_bytes, reserve=True)
+        return IndexFile(path, self._config, self._disk)
+
+    def take_in(self, file: IndexFile) -> None:
+        """Move a file that a rebuild made elsewhere to its place among the others."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        target = self.path / file.path.name
+        file.path.rename(target)
+        file.path = target
+        self._disk.sync_directory(self.path)
+        with self._lock:
+            self.files = sorted([*self.files, file], key=lambda each: each.path.name)
+
+    # Reading
+
+    def search(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Log offsets of records whose key has this hash, newest first; times are exact to a second."""
+        hashed = _key_hash(topic, key)
+        found: list[int] = []
+        with self._lock:
+            files = list(self.files)
+        for file in reversed(files):
+            tail = file.tail
+            if tail.count <= 1:
+                continue
+            if tail.begin_ms <= end_ms + 999 and begin_ms <= tail.end_ms + 999:
+                found.extend(tail.search(hashed, count_max - len(found), begin_ms, end_ms))
+            if len(found) >= count_max or tail.begin_ms < begin_ms:
+                break
+        return found
+
+    @property
+    def end_ms(self) -> int:
+        return self.files[-1].tail.end_ms if self.files else 0
+
+    @property
+    def end_offset(self) -> int:
+        return self.files[-1].tail.end_offset if self.files else 0
+
+    # Cutting, deleting, flushing
+
+    def drop(self, file: IndexFile) -> None:
+        with self._lock:
+            self.files.remove(file)
+        file.drop_mapping()
+        self._disk.remove(file.path)
+
+    def truncate(self, log_end: int, store_ms_at: Callable[[int], int | None]) -> None:
+        """Forget every key of a record at or behind `log_end`."""
+        while self.files:
+            file = self.files[-1]
+            tail = file.tail
+            if tail.count <= 1 or tail.begin_offset >= log_end:
+                self.drop(file)
+                continue
+            if tail.end_offset >= log_end:
+                count = _first_unit_from(tail, log_end)
+                last_offset = tail.unit(count - 1)[1]
+                last_ms = store_ms_at(last_offset)
+                tail.cut_to(count, tail.begin_ms, tail.begin_offset, last_ms or tail.begin_ms, last_offset)
+                file.flushed_count = 0
+                file.flush()
+            return
+
+    def delete_before(self, log_start: int) -> int:
+        """Remove files whose messages are all gone, never the last; how many."""
+        removed = 0
+        while len(self.files) > 1 and self.files[0].tail.end_offset < log_start:
+            self.drop(self.files[0])
+            removed += 1
+        return removed
+
+    def flush(self) -> None:
+        for file in list(self.files):
+            if file.path.exists():
+                file.flush()
+
+    def drop_idle_mappings(self) -> None:
+        for file in self.files[:-1]:
+            if not file.used:
+                file.drop_mapping()
+            file.used = False
+
+    def states(self) -> list[IndexState]:
+        return [file.state() for file in self.files]
+
+
+def _key_hash(topic: str, key: str) -> int:
+    return abs_hash(hash_text(f"{topic}#{key}"))
+
+
+def abs_hash(signed: int) -> int:
+    """A Java hash as index files hold it."""
+    return cast(int, 0 if signed == -0x80000000 else abs(signed))
+
+
+def _first_unit_from(tail: IndexTail, log_offset: int) -> int:
+    low, high = 1, tail.count
+    while low < high:
+        middle = (low + high) // 2
+        if tail.unit(middle)[1] < log_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _name_of(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000)
+    return f"{moment:%Y%m%d%H%M%S}{time_ms % 1000:03d}"
+
+
+def _time_of(name: str) -> int:
+    moment = datetime.strptime(name[:14], "%Y%m%d%H%M%S")
+    return int(moment.timestamp()) * 1000 + int(name[14:])

@@ -1,0 +1,222 @@
+"""Questions about what is stored: read a queue, find by offset, id, key or time. Nothing here writes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import cast
+
+from rocketq.kernel.reader import NEED_SEGMENT, QueueRead, ReadLimits
+from rocketq.kernel.records import RecordView, find_next_record
+from rocketq.model import Record, decode_message_id
+from rocketq.protocol.properties import decode_properties
+from rocketq.store.commit_log import CommitLog
+from rocketq.store.config import StoreConfig
+from rocketq.store.consume_queue import ConsumeQueue
+from rocketq.store.index import Index
+from rocketq.store.queue_table import QueueTable
+from rocketq.store.results import QueryResult, ReadResult, ReadStatus
+
+log = logging.getLogger(__name__)
+
+SCAN_UNITS_MIN = 800
+COLLISIONS_ALLOWED = 4
+
+UnitFilter = Callable[[int], bool]
+RecordFilter = Callable[[bytes], bool]
+
+
+class Queries:
+    """Reads see nothing behind `visible_to()`."""
+
+    def __init__(
+        self, config: StoreConfig, commit_log: CommitLog, queues: QueueTable, index: Index, visible_to: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._visible_to = visible_to
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._memory_bytes = physical * config.memory_ratio_percent // 100
+        self.bad_records = 0
+
+    # Reading a queue
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        count_max: int,
+        bytes_max: int | None,
+        tag_codes: frozenset[int] | None,
+        unit_filter: UnitFilter | None,
+        record_filter: RecordFilter | None,
+        correct_offset: bool,
+    ) -> ReadResult:
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return _nothing(ReadStatus.NO_MATCHED_QUEUE, 0 if correct_offset else queue_offset, 0, 0)
+        low, high = queue.min_offset, self.max_offset_of(queue)
+        wrong = _judge_offset(queue_offset, low, high)
+        if wrong is not None:
+            status, following = wrong
+            return _nothing(status, following if correct_offset else queue_offset, low, high)
+        units = queue.file_at(queue_offset)
+        if units is None:
+            following = (queue_offset // queue.units_per_file + 1) * queue.units_per_file
+            return _nothing(ReadStatus.OFFSET_FOUND_NULL, following, low, high)
+        limits = self._limits(count_max, bytes_max)
+        stop = min(high, units.base + queue.units_per_file) - units.base
+        found = QueueRead()
+        while True:
+            state = found.read(
+                self._log.map,
+                units,
+                queue_offset - units.base,
+                stop,
+                limits,
+                self._log.start,
+                tag_codes,
+                unit_filter,
+                record_filter,
+                RecordView(),
+                self._config.check_crc_on_read,
+            )
+            if state != NEED_SEGMENT:
+                break
+            self._log.segment(found.need_log_offset)
+        if found.bad:
+            self._count_bad(queue, queue_offset, found)
+        return self._result(found, queue_offset, low, high, limits)
+
+    def _limits(self, count_max: int, bytes_max: int | None) -> ReadLimits:
+        config = self._config
+        given = bytes_max is not None
+        return ReadLimits(
+            count_max if given else min(count_max, config.memory_read_count_max),
+            bytes_max if bytes_max is not None else config.memory_read_bytes_max,
+            count_max if given else config.disk_read_count_max,
+            bytes_max if bytes_max is not None else config.disk_read_bytes_max,
+            max(SCAN_UNITS_MIN, count_max),
+            self._log.end,
+            self._memory_bytes,
+        )
+
+    def _result(self, found: QueueRead, queue_offset: int, low: int, high: int, limits: ReadLimits) -> ReadResult:
+        if found.found:
+            status = ReadStatus.FOUND
+        elif found.missing_log_offset >= 0:
+            status = ReadStatus.MESSAGE_WAS_REMOVING
+        else:
+            status = ReadStatus.NO_MATCHED_MESSAGE
+        behind = self._log.end - found.last_log_offset if found.last_log_offset >= 0 else 0
+        return ReadResult(
+            status=status,
+            next_offset=queue_offset + found.scanned,
+            min_offset=low,
+            max_offset=high,
+            records=found.records,
+            count=found.found,
+            bad_count=found.bad,
+            suggest_slave=behind > limits.memory_bytes,
+        )
+
+    def _count_bad(self, queue: ConsumeQueue, queue_offset: int, found: QueueRead) -> None:
+        self.bad_records += found.bad
+        log.error("queue %r: %d damaged record(s) behind offset %d were skipped, the last at log offset %d",
+                  queue, found.bad, queue_offset, found.bad_log_offset)  # fmt: skip
+
+    def max_offset_of(self, queue: ConsumeQueue) -> int:
+        """One past the last visible message."""
+        visible_to = self._visible_to()
+        return queue.end_offset if visible_to >= self._log.end else queue.end_below(visible_to)
+
+    # By place
+
+    def record_at(self, log_offset: int) -> Record | None:
+        if log_offset >= self._visible_to():
+            return None
+        return self._log.record_at(log_offset, check_crc=self._config.check_crc_on_read)
+
+    def record_by_id(self, message_id: str) -> Record | None:
+        """By offset message id; ValueError when the text is none."""
+        _, log_offset = decode_message_id(message_id)
+        return self.record_at(log_offset)
+
+    # By key
+
+    def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> QueryResult:
+        """Messages of a topic that carry a key (or unique key), stored within the times; the newest when there are more
+        than `count_max`. The index knows hashes and seconds: what it finds is compared with the messages themselves."""
+        count_max = min(count_max, self._config.query_count_max)
+        found = self._index.search(topic, key, count_max * COLLISIONS_ALLOWED, begin_ms, end_ms)
+        records: list[Record] = []
+        for log_offset in sorted(set(found), reverse=True):
+            record = self.record_at(log_offset)
+            if record is None or record.topic != topic or not begin_ms <= record.store_ms <= end_ms:
+                continue
+            if len(records) < count_max and _has_key(record, key):
+                records.append(record)
+        return QueryResult(tuple(reversed(records)), self._index.end_ms, self._index.end_offset)
+
+    # By time
+
+    def store_ms_of(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
+        unit = queue.unit(queue_offset)
+        return None if unit is None else self._log.store_ms_at(unit[0])
+
+    def offset_by_time(self, queue: ConsumeQueue, time_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at or after a time, the end when there is none; with `upper` the last stored at or
+        before it (the minimum when there is none)."""
+        low, high = queue.min_offset, self.max_offset_of(queue)
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            probe, stored_ms = middle, None
+            while probe < high and (stored_ms := self.store_ms_of(queue, probe)) is None:
+                probe += 1
+            if stored_ms is None:
+                high = middle
+            elif stored_ms < time_ms or (upper and stored_ms == time_ms):
+                low = probe + 1
+            else:
+                high = middle
+        if upper:
+            return max(low - 1, queue.min_offset)
+        return min(low, end)
+
+    def earliest_store_ms(self) -> int:
+        """Store time of the oldest message there is; -1 without any."""
+        for start in self._log.files:
+            segment, view = self._log.segment(start), RecordView()
+            upto = min(segment.size, self._visible_to() - start)
+            at = find_next_record(segment, 0, upto, view) if upto > 0 else -1
+            if at >= 0 and view.parse_at(segment, at, False) == 1:
+                return cast(int, view.store_ms)
+        return -1
+
+
+def _judge_offset(queue_offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
+    """Why nothing can be read at an offset and where to go instead, or None."""
+    if high == 0:
+        return ReadStatus.NO_MESSAGE_IN_QUEUE, 0
+    if queue_offset < low:
+        return ReadStatus.OFFSET_TOO_SMALL, low
+    if queue_offset == high:
+        return ReadStatus.OFFSET_OVERFLOW_ONE, queue_offset
+    if queue_offset > high:
+        return ReadStatus.OFFSET_OVERFLOW_BADLY, high
+    return None
+
+
+def _nothing(status: ReadStatus, next_offset: int, low: int, high: int) -> ReadResult:
+    return ReadResult(status=status, next_offset=next_offset, min_offset=low, max_offset=high)
+
+
+def _has_key(record: Record, key: str) -> bool:
+    properties = decode_properties(record.properties)
+    return key == properties.get("UNIQ_KEY") or key in properties.get("KEYS", "").split(" ")

@@ -1,0 +1,425 @@
+"""Opening a store after whatever happened to it: find the log's true end, and make queues and index agree with it.
+
+The log is the truth. A record is good when it is whole, says the offset at which it lies, and its body matches its CRC.
+Damage between good records is a hole that reads step over; only a tail with no good record behind it is cut, and what
+is cut is zeroed, so that it cannot come back.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+from rocketq.errors import StoreError
+from rocketq.kernel.queue_units import QueueTail
+from rocketq.kernel.records import BAD_CRC, BLANK, MESSAGE, RecordView, find_next_record
+from rocketq.kernel.scanner import Scanner
+from rocketq.store.commit_log import CommitLog, LogRange
+from rocketq.store.config import UNIT_BYTES, StoreConfig
+from rocketq.store.consume_queue import UNKNOWN, ConsumeQueue
+from rocketq.store.index import Index
+from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
+from rocketq.store.recovery_point import QueueState, RecoveryPoint
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+STEP_BYTES = 32 << 20
+RECORD_BYTES_MIN = 91
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening found and did."""
+
+    log_start: int = 0
+    log_end: int = 0
+    walked_from: int = 0
+    from_point: bool = False
+    records: int = 0
+    bad_bodies: int = 0
+    cut_bytes: int = 0
+    last_record: int = -1
+    last_store_ms: int = 0
+    holes: list[LogRange] = field(default_factory=list)
+    missing_index: LogRange | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Something an operator should know."""
+        self.notes.append(text)
+        log.warning("recovery: %s", text)
+
+
+class Dispatcher:
+    """Brings records of the log to queues and index, as often as needed; decides about those that do not fit."""
+
+    def __init__(self, config: StoreConfig, commit_log: CommitLog, queues: QueueTable, index: Index) -> None:
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self.scanner = Scanner(self._resolve, self._misfit, index.roll)
+        self.scanner.delays_ms = config.delays_ms
+        self.misplaced = 0
+
+    def _resolve(self, topic: bytes, queue_id: int) -> QueueTail | None:
+        name = safe_topic(topic)
+        if name is None or not 0 <= queue_id <= QUEUE_ID_MAX:
+            self.misplaced += 1
+            log.error("dispatch: a record names topic %r and queue %d, which cannot be: it stays out of any queue", topic, queue_id)
+            return None
+        known = self._queues.get(name, queue_id)
+        if known is None:
+            known = self._queues.find_or_make(name, queue_id)
+            known.files.load()
+        return known.tail
+
+    def _misfit(self, tail: QueueTail, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
+        """A record whose queue offset is not the next: the first of its queue, a known one, one behind a loss, or one
+        of a queue that was deleted and started again."""
+        queue = cast(ConsumeQueue, tail.owner)
+        expected = tail.next_offset
+        if expected == UNKNOWN or (expected == 0 and len(queue.files) == 0):
+            queue.begin_at(queue_offset)
+        elif queue_offset > expected:
+            if queue_offset - expected > self._lost_records_max(tail.log_end, log_offset):
+                self.misplaced += 1
+                log.error("dispatch: the record at %d says offset %d of %r, where %d comes next and nothing is missing: "
+                          "it stays out of the queue", log_offset, queue_offset, queue, expected)  # fmt: skip
+                return
+            queue.fill_to(queue_offset)
+        else:
+            if queue_offset < 0 or log_offset < tail.log_end:
+                return
+            if queue_offset > 0:
+                log.warning("dispatch: offset %d of %r was given twice: the newer message, at %d, has it", queue_offset, queue, log_offset)
+                if queue.unit(queue_offset) is not None:
+                    queue.put_at(queue_offset, log_offset, size, tags_code)
+                return
+            queue.begin_at(0)
+        queue.make_room(1)
+        tail.put_next(log_offset, size, tags_code)
+        self._touch(tail)
+
+    def _touch(self, tail: QueueTail) -> None:
+        if not tail.touched:
+            tail.touched = True
+            self.scanner.touched.append(tail)
+
+    def _lost_records_max(self, start: int, end: int) -> int:
+        """How many records may have been lost between two log offsets: what fits in the holes there."""
+        lost = sum(min(hole.end, end) - max(hole.start, start) for hole in self._log.holes if hole.start < end and hole.end > start)
+        return lost // RECORD_BYTES_MIN
+
+
+def safe_topic(topic: bytes) -> str | None:
+    """The topic as a directory name, or None for bytes that cannot be one."""
+    try:
+        name = topic.decode()
+    except UnicodeDecodeError:
+        return None
+    return name if name not in ("", ".", "..") and not set("/\0") & set(name) else None
+
+
+class Recovery:
+    """One opening. Works on the store's own parts, before anybody else may."""
+
+    def __init__(self, config: StoreConfig, commit_log: CommitLog, queues: QueueTable, index: Index, dispatcher: Dispatcher) -> None:
+        self._config = config
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._scanner = dispatcher.scanner
+        self._scanner.check_crc = config.check_crc_on_recovery
+        self._end_hints: dict[ConsumeQueue, int] = {}
+        self.report = RecoveryReport()
+
+    def run(self, point: RecoveryPoint | None, *, clean: bool, progress: Progress) -> RecoveryReport:
+        """Leave log, queues and index consistent; the report says what it took."""
+        self._repair_log_files()
+        self._repair_queue_files()
+        report = self.report
+        doubt = "there is no recovery point" if point is None else self._doubt(point)
+        if point is not None and doubt is None:
+            self._restore(point)
+            report.from_point, report.walked_from = True, point.log_end
+            report.last_record = point.last_record
+        else:
+            if len(self._log.files):
+                log.info("recovery: %s: the whole log is walked", doubt)
+            for queue in self._queues:
+                queue.tail.next_offset = UNKNOWN
+            self._keep_sound_index()
+            report.walked_from = self._log.start if len(self._log.files) else 0
+        end = self._walk(report.walked_from, progress)
+        report.log_start, report.log_end = self._log.start if len(self._log.files) else end, end
+        untouched = clean and report.from_point and end == report.walked_from
+        self._settle_log(end)
+        self._settle_queues(end, untouched=untouched)
+        self._settle_index(end)
+        report.holes = list(self._log.holes)
+        return report
+
+    # Files
+
+    def _repair_log_files(self) -> None:
+        files, wanted = self._log.files, self._config.segment_bytes
+        files.load()
+        for start in files:
+            if start % wanted:
+                raise StoreError(f"{files.path_of(start)} does not start at a multiple of mappedFileSizeCommitLog={wanted}: "
+                                 "the store was written with another size")  # fmt: skip
+            size = files.size_of(start)
+            if size == 0 and start == files.last:
+                self.report.note(f"the empty log file {files.path_of(start).name} is removed")
+                files.remove(start)
+            elif size > wanted:
+                raise StoreError(f"{files.path_of(start)} has {size} bytes, mappedFileSizeCommitLog is {wanted}: "
+                                 "the store was written with another size")  # fmt: skip
+            elif size < wanted:
+                self.report.note(f"log file {files.path_of(start).name} has {size} of {wanted} bytes: what it holds is kept")
+                files.disk.extend(files.path_of(start), wanted)
+
+    def _repair_queue_files(self) -> None:
+        """A queue with a file of the wrong size is rebuilt; how far it went is remembered, so no offset is given twice."""
+        for queue in self._queues:
+            files = queue.files
+            if all(start % files.file_bytes == 0 and files.size_of(start) == files.file_bytes for start in files):
+                continue
+            self.report.note(f"queue {queue!r} has a file of another size than {files.file_bytes}: it is rebuilt from the log")
+            self._end_hints[queue] = max((_written_end(queue, start) for start in files), default=0)
+            for start in list(files):
+                files.remove(start)
+
+    # The recovery point
+
+    def _doubt(self, point: RecoveryPoint) -> str | None:
+        """Why the point does not fit these files, or None when it does."""
+        files, config = self._log.files, self._config
+        if (point.segment_bytes, point.queue_file_bytes) != (config.segment_bytes, config.queue_file_bytes):
+            return "file sizes were changed"
+        if self.report.notes:
+            return "files were damaged"
+        if files.first is None or files.last is None:
+            return "the log is gone" if point.log_end > 0 else None
+        if not files.first <= point.log_end <= files.last + config.segment_bytes:
+            return f"the log is [{files.first}, {files.last + config.segment_bytes}), the recovery point is at {point.log_end}"
+        missing = self._missing_files(point.log_end)
+        if any(gap not in [LogRange(*hole) for hole in point.holes] for gap in missing):
+            return f"log files are missing at {missing[0].start}"
+        if point.last_record >= files.first and not self._is_last_record(point):
+            return "the log's last record is not the one of the recovery point"
+        return self._doubt_queues(point)
+
+    def _missing_files(self, end: int) -> list[LogRange]:
+        starts = [start for start in self._log.files if start < end]
+        size = self._config.segment_bytes
+        return [LogRange(low + size, high) for low, high in zip(starts, starts[1:], strict=False) if low + size != high]
+
+    def _is_last_record(self, point: RecoveryPoint) -> bool:
+        segment, view = self._log.segment(point.last_record), RecordView()
+        at = point.last_record - segment.base
+        if view.parse_at(segment, at, False) not in (MESSAGE, BAD_CRC):
+            return False
+        return zlib.crc32(segment.bytes_at(at, view.size)) == point.last_record_crc
+
+    def _doubt_queues(self, point: RecoveryPoint) -> str | None:
+        for state in point.queues:
+            queue = self._queues.get(state.topic, state.queue_id)
+            if queue is None:
+                return f"queue {state.topic}/{state.queue_id} is gone"
+            if state.end_offset == 0 or (len(queue.files) == 0 and state.min_offset == state.end_offset):
+                continue
+            queue.tail.next_offset = state.end_offset
+            if not _is_contiguous(queue, state) or (queue.last_unit() or ())[:2] != (state.last_log_offset, state.last_size):
+                return f"queue {queue!r} does not end as the recovery point says"
+        return None
+
+    def _restore(self, point: RecoveryPoint) -> None:
+        known = {(state.topic, state.queue_id): state for state in point.queues}
+        for queue in self._queues:
+            state = known.get((queue.topic, queue.queue_id))
+            if state is None:
+                queue.tail.next_offset = UNKNOWN
+                continue
+            queue.tail.next_offset = queue.flushed_offset = state.end_offset
+            queue.min_offset = state.min_offset
+            queue.tail.log_end = state.last_log_offset + state.last_size if state.last_size < 0x7FFFFFFF else state.last_log_offset
+            if point.log_start != self._log.start:
+                queue.correct_min(self._log.start)
+        self._log.holes = [LogRange(*hole) for hole in point.holes if hole[1] > self._log.start]
+        self._restore_index(point)
+
+    def _restore_index(self, point: RecoveryPoint) -> None:
+        """Bring the index files back to what they held at the point; what is missing is built again later."""
+        files = {file.path.name: file for file in self._index.files}
+        missing = LogRange(*point.index_missing) if point.index_missing else None
+        for state in point.index:
+            file = files.get(state.name)
+            if file is None and state.end_offset < self._log.start:
+                continue
+            if file is None or file.tail.count < state.count:
+                missing = LogRange(state.begin_offset if missing is None else missing.start, point.log_end)
+                break
+            if file.tail.count != state.count or file.tail.end_offset != state.end_offset:
+                file.tail.cut_to(state.count, state.begin_ms, state.begin_offset, state.end_ms, state.end_offset)
+            del files[state.name]
+        for file in files.values():
+            self._index.drop(file)
+        if missing is not None:
+            self._lack_index(LogRange(max(missing.start, self._log.start), missing.end))
+            if missing.end == point.log_end:
+                self._index.add_file_from(point.log_end)
+
+    def _lack_index(self, missing: LogRange) -> None:
+        self.report.missing_index = missing
+        self.report.note(f"the index lacks the log from {missing.start} to {missing.end}: it is built in the background")
+
+    def _keep_sound_index(self) -> None:
+        """Without a recovery point every index file is checked; from the first bad one on they are built anew."""
+        last = self._log.files.last
+        log_end = last + self._config.segment_bytes if last is not None else 0
+        for at, file in enumerate(list(self._index.files)):
+            wrong = file.tail.check(self._log.start, log_end)
+            if wrong is not None:
+                self.report.note(f"index file {file.path.name} is damaged ({wrong}): it and later ones are built again")
+                for later in list(self._index.files)[at:]:
+                    self._index.drop(later)
+                return
+
+    # The walk
+
+    def _walk(self, start: int, progress: Progress) -> int:
+        """Dispatch every good record from `start` on; the end of the last one."""
+        files, scanner, config = self._log.files, self._scanner, self._config
+        if config.index_enabled and len(files):
+            scanner.index = self._index.current()
+        position = good_end = start
+        total = (files.last or 0) + config.segment_bytes - start
+        while len(files):
+            base = files.start_of(position)
+            if base not in files:
+                following = files.after(base)
+                if following is None:
+                    break
+                self._add_hole(LogRange(position, following), "the log file is missing")
+                position = following
+                continue
+            segment = self._log.segment(base)
+            state = scanner.scan(segment, position - base, min(position - base + STEP_BYTES, config.segment_bytes))
+            position = base + scanner.at
+            if scanner.last_at >= 0:
+                self.report.last_record = base + scanner.last_at
+                good_end = base + scanner.good_end
+            progress(position - start, total)
+            if state == MESSAGE:
+                continue
+            if state == BLANK:
+                position = good_end = base + config.segment_bytes
+                continue
+            following = self._resync(position)
+            if following is None:
+                break
+            self._add_hole(LogRange(position, following), "the bytes there are no record")
+            position = following
+        self.report.records = scanner.records
+        self.report.bad_bodies = scanner.bad_crc
+        self.report.last_store_ms = scanner.last_store_ms
+        if scanner.bad_crc:
+            self.report.note(f"{scanner.bad_crc} record(s) have a damaged body, the last at {scanner.bad_crc_offset}: "
+                             "they are kept and never served")  # fmt: skip
+        return good_end
+
+    def _resync(self, position: int) -> int | None:
+        """Where the next good record behind damage starts, in this file or a later one."""
+        files, view = self._log.files, RecordView()
+        base: int | None = files.start_of(position)
+        while base is not None:
+            segment = self._log.segment(base)
+            first = max(position - base, 0)
+            for low, high in files.disk.data_ranges(files.path_of(base), first):
+                found = find_next_record(segment, max(low - 7, first), high, view)  # its size may start with zeros
+                if found >= 0:
+                    return base + cast(int, found)
+            base = files.after(base)
+        return None
+
+    def _add_hole(self, hole: LogRange, why: str) -> None:
+        if hole.size <= 0:
+            return
+        self._log.holes.append(hole)
+        self.report.note(f"the log is damaged from {hole.start} to {hole.end} ({hole.size} bytes): {why}; the rest is served")
+
+    # Settling
+
+    def _settle_log(self, end: int) -> None:
+        if not len(self._log.files):
+            return
+        last = self._log.files.last
+        cut = self._log.truncate(end)
+        if cut > 0:
+            self.report.cut_bytes = cut
+            self.report.note(f"{cut} bytes behind the last good record, at {end}, were cut")
+        elif last is not None and last > end:
+            log.info("recovery: prepared log files behind %d were removed", end)
+
+    def _settle_queues(self, end: int, *, untouched: bool) -> None:
+        for queue in self._queues:
+            if untouched and queue not in self._end_hints:
+                continue
+            if queue.tail.next_offset == UNKNOWN and not self._find_end(queue, end):
+                self._queues.remove(queue)
+                continue
+            queue.tail.next_offset = queue.keeps_beyond(queue.end_offset, self._log.holes)
+            dropped = queue.truncate(end)
+            if dropped:
+                log.info("recovery: queue %r: %d units behind the log's end were dropped", queue, dropped)
+            queue.cut_at(queue.end_offset)
+            queue.correct_min(self._log.start if len(self._log.files) else end)
+            if not self.report.from_point:
+                queue.flushed_offset = 0
+
+    def _find_end(self, queue: ConsumeQueue, log_end: int) -> bool:
+        """A queue without a message in the log: its files alone say how far it was. False when it never had one."""
+        written, hint = queue.count_written(), self._end_hints.get(queue, 0)
+        if written == UNKNOWN and hint == 0:
+            return False
+        if written == UNKNOWN:
+            queue.begin_at(hint)
+            return True
+        first = (queue.files.first or 0) // UNIT_BYTES
+        queue.tail.next_offset = written
+        queue.min_offset = first
+        last = queue.last_unit() if written > first else None
+        queue.tail.log_end = 0 if last is None else last[0] + (0 if last[1] == 0x7FFFFFFF else last[1])
+        queue.truncate(log_end)
+        return queue.end_offset > 0
+
+    def _settle_index(self, end: int) -> None:
+        self._index.truncate(end, self._log.store_ms_at)
+        first = next((file.tail for file in self._index.files if file.tail.count > 1), None)
+        keyed_from = self._scanner.keyed_from
+        if not self.report.from_point and first is not None and 0 <= keyed_from < first.begin_offset:
+            self._lack_index(LogRange(keyed_from, first.begin_offset))
+
+
+def _is_contiguous(queue: ConsumeQueue, state: QueueState) -> bool:
+    """Whether there is a file for every unit from the queue's first file to its end."""
+    starts = list(queue.files)
+    last = queue.files.start_of((state.end_offset - 1) * UNIT_BYTES)
+    if not starts or last not in starts:
+        return False
+    needed = [start for start in starts if start <= last]
+    return needed == list(range(needed[0], last + 1, queue.files.file_bytes))
+
+
+def _written_end(queue: ConsumeQueue, start: int) -> int:
+    """Queue offset behind the last unit in a file whose size is wrong, read without mapping it."""
+    data = queue.files.path_of(start).read_bytes()
+    whole = len(data) // UNIT_BYTES
+    written = [n for n in range(whole) if int.from_bytes(data[n * UNIT_BYTES + 8 : n * UNIT_BYTES + 12], "big", signed=True) > 0]
+    return start // UNIT_BYTES + written[-1] + 1 if written else 0
