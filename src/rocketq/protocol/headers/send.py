@@ -7,8 +7,7 @@ from typing import ClassVar
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.headers.wire import I32, I64, Header, header, wire
-
-AUTO_CREATE_TOPIC = "TBW102"
+from rocketq.protocol.names import AUTO_CREATE_TOPIC
 
 _LETTER_CODES = (
     RequestCode.SEND_MESSAGE_V2,
