@@ -44,7 +44,7 @@ class Heartbeat(Body):
     producers: tuple[ProducerData, ...] = member("producerDataSet", default=())
     consumers: tuple[ConsumerData, ...] = member("consumerDataSet", default=())
     fingerprint: int | None = member("heartbeatFingerprint", default=None)
-    without_subscriptions: bool | None = member("withoutSub", also="isWithoutSub", default=None)
+    without_subscriptions: bool | None = member("withoutSub", default=None)
 
 
 @body
