@@ -231,7 +231,7 @@ def test_queue_keys_may_be_texts() -> None:
     assert ResetOffsets.decode(text.encode()).offsets == {queue: 10}
 
 
-def test_a_shared_table_is_followed() -> None:
+def test_a_table_written_once_and_mentioned_twice_is_followed() -> None:
     text = '{"consumerTable":{"c@1":{' + QUEUE + ':20}},"messageQueueTable":{"$ref":"$.consumerTable.c\\\\@1"}}'
     status = ConsumerStatus.decode(text.encode())
     assert status.queues == status.consumers["c@1"] != {}

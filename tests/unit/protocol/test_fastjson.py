@@ -74,7 +74,7 @@ def test_object_keys_do_not_depend_on_member_order() -> None:
     ],
 )
 def test_references_are_followed_when_they_end_outside_themselves(text: str, value: object) -> None:
-    """Goal: a shared object reads as two equal ones; a cycle stays a reference."""
+    """Goal: an object mentioned twice reads as two equal ones; a cycle stays a reference."""
     assert loads(text)["b"] == value
 
 

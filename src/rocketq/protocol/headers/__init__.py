@@ -26,7 +26,7 @@ __all__ = ["HEADERS", "I32", "I64", "BadFieldError", "Header", "header", "wire"]
 _FAMILIES = (admin, groups, membership, messages, nameserver, offsets, pop, pull, send, topics, transactions)
 
 # Codes that share a header with the code its class names.
-_SHARED: Final[dict[RequestCode, type[Header]]] = {
+_SAME_HEADER: Final[dict[RequestCode, type[Header]]] = {
     RequestCode.LITE_PULL_MESSAGE: pull.PullRequest,
     RequestCode.SEND_MESSAGE_V2: send.SendRequest,
     RequestCode.SEND_BATCH_MESSAGE: send.SendRequest,
@@ -42,7 +42,7 @@ _SHARED: Final[dict[RequestCode, type[Header]]] = {
 
 
 def _collect() -> dict[RequestCode, type[Header]]:
-    headers = dict(_SHARED)
+    headers = dict(_SAME_HEADER)
     for family in _FAMILIES:
         for value in vars(family).values():
             if isinstance(value, type) and issubclass(value, Header) and value.CODE is not None:
