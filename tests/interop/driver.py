@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from .apache import ApacheBroker
 from .messages import Acknowledged, Place, Queue, Stored, View, by_place
+from .stream import Stream
 
 RUN_SECONDS_MAX = 100.0
 HEAP_MB = 256
@@ -38,31 +38,6 @@ def streaming(broker: ApacheBroker, *, prefix: str, threads: int = 4) -> Iterato
         finally:
             process.kill()
             process.wait()
-
-
-class Stream:
-    """What a streaming client has had acknowledged so far."""
-
-    def __init__(self, process: subprocess.Popen[bytes], path: str) -> None:
-        self._process = process
-        self._path = path
-
-    def acknowledged(self) -> list[Acknowledged]:
-        """Whole lines only: the client may be writing one right now."""
-        with open(self._path, "rb") as file:
-            whole = file.read().rpartition(b"\n")[0]
-        return [Acknowledged.from_line(json.loads(line)) for line in whole.splitlines()]
-
-    def await_count(self, count: int) -> None:
-        deadline = time.monotonic() + RUN_SECONDS_MAX
-        while len(self.acknowledged()) < count:
-            assert self._process.poll() is None, f"the streaming client ended with {self._process.returncode}"
-            assert time.monotonic() < deadline, f"fewer than {count} messages were acknowledged"
-            time.sleep(0.05)
-
-    def await_end(self) -> None:
-        """The client ends by itself once the broker is gone; then every acknowledgement has been written."""
-        self._process.wait(RUN_SECONDS_MAX)
 
 
 def verify(broker: ApacheBroker, expected: Iterable[Acknowledged], *, queues: Iterable[Queue] = ()) -> View:

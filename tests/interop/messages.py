@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rocketq.model import Host, SysFlag
+
 Queue = tuple[str, int]
 Place = tuple[str, int, int]
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -60,6 +62,12 @@ class Acknowledged:
         return self.topic, self.queue_id, self.queue_offset
 
     @property
+    def index_keys(self) -> list[str]:
+        """What the index must find it by. (Not the unique key in a batch of a 5.x client: that is the batch's.)"""
+        unique = [self.unique_key] if self.unique_key and self.kind != "batch" else []
+        return unique + [key for key in (self.keys or "").split(" ") if key]
+
+    @property
     def is_half(self) -> bool:
         """Hidden until committed: clients reach it by id only."""
         return self.topic == HALF_TOPIC
@@ -67,7 +75,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A message as it was read back. The digest is of the body uncompressed."""
+    """A message as it was read back, its body uncompressed: a 5.x client clears that bit of sysFlag, so we do, too."""
 
     topic: str
     queue_id: int
@@ -82,9 +90,9 @@ class Stored:
     flag: int
     sys_flag: int
     born_ms: int
-    born_host: str
+    born_host: Host
     store_ms: int
-    store_host: str
+    store_host: Host
     reconsume_times: int
     prepared_offset: int
 
@@ -102,11 +110,11 @@ class Stored:
             body_crc=line["bodyCrc"],
             properties=dict(line["properties"]),
             flag=line["flag"],
-            sys_flag=line["sysFlag"],
+            sys_flag=line["sysFlag"] & ~SysFlag.COMPRESSED,
             born_ms=line["bornMs"],
-            born_host=line["bornHost"],
+            born_host=_host(line["bornHost"]),
             store_ms=line["storeMs"],
-            store_host=line["storeHost"],
+            store_host=_host(line["storeHost"]),
             reconsume_times=line["reconsumeTimes"],
             prepared_offset=line["preparedOffset"],
         )
@@ -120,6 +128,11 @@ class Stored:
         """What the index holds of it: the unique key, then the keys."""
         unique = self.properties.get("UNIQ_KEY")
         return ([unique] if unique else []) + [key for key in self.properties.get("KEYS", "").split(" ") if key]
+
+
+def _host(text: str) -> Host:
+    ip, _, port = text.rpartition(":")
+    return Host.of(ip, int(port))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
