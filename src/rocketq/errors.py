@@ -37,3 +37,39 @@ class StoreClosedError(StoreError):
 
 class DamagedStateError(StoreError):
     """A state file and its backup are both unreadable; nothing was changed."""
+
+
+class RemotingError(RocketQError):
+    """A request did not get its answer. `addr` is the peer it was meant for."""
+
+    retriable = True
+
+    def __init__(self, addr: str, reason: str) -> None:
+        super().__init__(f"{addr}: {reason}")
+        self.addr = addr
+        self.reason = reason
+
+
+class UnreachableError(RemotingError):
+    """No connection could be made; the request was not sent."""
+
+
+class ConnectionClosedError(RemotingError):
+    """The connection ended. A request already sent may or may not have been carried out."""
+
+
+class RequestTimeoutError(RemotingError):
+    """No answer in time. The request may or may not have been carried out."""
+
+    def __init__(self, addr: str, code: int, timeout_ms: int) -> None:
+        super().__init__(addr, f"no answer to request {code} within {timeout_ms} ms")
+        self.code = code
+        self.timeout_ms = timeout_ms
+
+
+class TooManyRequestsError(RemotingError):
+    """As many requests as allowed wait for their answers; this one was not sent."""
+
+
+class TlsError(RocketQError):
+    """Certificates cannot be loaded or made."""

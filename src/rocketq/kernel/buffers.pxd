@@ -1,3 +1,5 @@
+from rocketq.kernel.primitives cimport crc32_more
+
 cdef class MappedBuffer:
     cdef unsigned char* p
     cdef readonly Py_ssize_t size

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import cython
 
+if not cython.compiled:
+    from rocketq.kernel.primitives import crc32_more
+
 
 @cython.cclass
 class MappedBuffer:
@@ -32,6 +35,12 @@ class MappedBuffer:
             return self.p[at : at + count]
         else:
             return bytes(self.p[at : at + count])
+
+    def crc32(self, at: cython.Py_ssize_t, stop: cython.Py_ssize_t, crc: cython.uint):
+        """CRC-32 of [at, stop), carried on from `crc`."""
+        if at < 0 or stop > self.size:
+            raise IndexError(f"bytes {at}..{stop} of a buffer of {self.size}")
+        return crc32_more(crc, self.p, at, stop - at)
 
     @property
     def memory(self):

@@ -14,7 +14,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import load_i32, load_i64, signed_i32, store_i32, store_i64
+    from rocketq.kernel.primitives import equal_bytes, load_i32, load_i64, signed_i32, skip_zeros, store_i32, store_i64
 
 HEADER_BYTES, SLOT_BYTES, UNIT_BYTES = 40, 4, 20
 
@@ -148,49 +148,47 @@ class IndexTail:
         at = 40 + self.slots * 4 + number * 20
         return load_i32(self.p, at), load_i64(self.p, at + 4), load_i32(self.p, at + 12), load_i32(self.p, at + 16)
 
-    def check(self, log_min: cython.longlong, log_end: cython.longlong):
-        """None when header, units and slots agree with each other and with the log's bounds, else what is wrong."""
+    def check(self, log_end: cython.longlong):
+        """None when the units, replayed, give the file's slots and header and stay below `log_end`, else what is wrong."""
         number: cython.longlong
         at: cython.Py_ssize_t = 40 + self.slots * 4
-        at_slot: cython.Py_ssize_t
-        before: cython.longlong
+        slot: cython.Py_ssize_t
         offset: cython.longlong
         last: cython.longlong = -1
         used: cython.int = 0
-        heads: cython.int
+        heads: cython.p_uchar
+        view: cython.uchar[::1]
         if self.count > self.units_max:
             return f"count {self.count} is beyond {self.units_max}"
+        replayed = bytearray(self.slots * 4)
+        if cython.compiled:
+            view = replayed
+            heads = cython.address(view[0])
+        else:
+            heads = memoryview(replayed)
         for number in range(1, self.count):
             at += 20
             offset = load_i64(self.p, at + 4)
-            before = load_i32(self.p, at + 16)
             if load_i32(self.p, at) < 0 or load_i32(self.p, at + 12) < 0:
                 return f"unit {number} has a negative hash or time"
-            if before < 0 or before >= number:
-                return f"unit {number} points to unit {before}"
-            if before and load_i32(self.p, 40 + self.slots * 4 + before * 20) % self.slots != load_i32(self.p, at) % self.slots:
-                return f"unit {number} points into another slot's chain"
             if offset < last or offset >= log_end:
                 return f"unit {number} points to log offset {offset}"
-            last = offset
-            if before == 0:
+            slot = load_i32(self.p, at) % self.slots * 4
+            if load_i32(self.p, at + 16) != load_i32(heads, slot):
+                return f"unit {number} follows unit {load_i32(self.p, at + 16)}, not {load_i32(heads, slot)}"
+            if load_i32(heads, slot) == 0:
                 used += 1
-        if self.count > 1 and (last != self.end_offset or used != self.used_slots):
-            return f"header says end {self.end_offset} and {self.used_slots} slots, the units say {last} and {used}"
-        heads = 0
-        for number in range(self.slots):
-            at_slot = 40 + number * 4
-            before = load_i32(self.p, at_slot)
-            if before == 0:
-                continue
-            heads += 1
-            if before < 0 or before >= self.count:
-                return f"slot {number} points to unit {before} of {self.count}"
-            at = 40 + self.slots * 4 + before * 20
-            if load_i32(self.p, at) % self.slots != number:
-                return f"slot {number} points to a unit of another slot"
-        if heads != used:
-            return f"{heads} slots are in use, the chains have {used} ends"
+            store_i32(heads, slot, number)
+            last = offset
+        if self.count > 1 and (last != self.end_offset or load_i64(self.p, 64 + self.slots * 4) != self.begin_offset):
+            return f"header says log offsets {self.begin_offset} to {self.end_offset}, the units do not"
+        if used != self.used_slots:
+            return f"header says {self.used_slots} slots are used, the units say {used}"
+        if not equal_bytes(heads, 0, self.p, 40, self.slots * 4):
+            return "the slots do not point to the newest unit of each chain"
+        at = 40 + self.slots * 4 + self.count * 20
+        if skip_zeros(self.p, at, 40 + self.slots * 4 + self.units_max * 20) < 40 + self.slots * 4 + self.units_max * 20:
+            return "there is something behind the last unit"
         return None
 
     def cut_to(self, count: cython.longlong, begin_ms: cython.longlong, begin_offset: cython.longlong, end_ms: cython.longlong, end_offset: cython.longlong):

@@ -149,16 +149,19 @@ static uint32_t rq_crc_folded(uint32_t c, const rq_byte *p, size_t count) { retu
 static int rq_can_fold(void) { return 0; }
 #endif
 
-/* CRC-32 of a body as records hold it: without the sign bit, 0 for no body. */
-static inline int body_crc(const rq_byte *p, rq_at at, rq_at count) {
-    uint32_t c = ~0u;
+/* CRC-32 of bytes that follow others whose CRC-32 is `crc`. */
+static inline unsigned int crc32_more(unsigned int crc, const rq_byte *p, rq_at at, rq_at count) {
+    uint32_t c = ~crc;
     size_t folded = 0;
-    if (count <= 0) return 0;
+    if (count <= 0) return crc;
     if (count >= 64 && rq_can_fold()) {
         folded = (size_t)count & ~(size_t)15;
         c = rq_crc_folded(c, p + at, folded);
     }
-    c = rq_crc_tables(c, p + at + folded, (size_t)count - folded);
-    return (int)(~c & 0x7FFFFFFFu);
+    return ~rq_crc_tables(c, p + at + folded, (size_t)count - folded);
+}
+/* CRC-32 of a body as records hold it: without the sign bit, 0 for no body. */
+static inline int body_crc(const rq_byte *p, rq_at at, rq_at count) {
+    return (int)(crc32_more(0, p, at, count) & 0x7FFFFFFFu);
 }
 #endif

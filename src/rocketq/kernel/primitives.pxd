@@ -13,4 +13,5 @@ cdef extern from "primitives.h" nogil:
     Py_ssize_t find_byte(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int value)
     Py_ssize_t skip_zeros(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     Py_ssize_t find_i32(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int value)
+    unsigned int crc32_more(unsigned int crc, const unsigned char* p, Py_ssize_t at, Py_ssize_t count)
     int body_crc(const unsigned char* p, Py_ssize_t at, Py_ssize_t count)

@@ -85,5 +85,9 @@ def find_i32(p, at, end, value):
     return -1
 
 
+def crc32_more(crc, p, at, count):
+    return zlib.crc32(p[at : at + count], crc) if count > 0 else crc
+
+
 def body_crc(p, at, count):
     return zlib.crc32(p[at : at + count]) & 0x7FFFFFFF if count > 0 else 0

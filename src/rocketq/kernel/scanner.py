@@ -7,7 +7,8 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.appender import put_keys
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import equal_bytes, load_i32, load_i64, wrap_u32
+    from rocketq.kernel.index_units import key_hash
+    from rocketq.kernel.primitives import equal_bytes, find_byte, load_i32, load_i64, wrap_u32
     from rocketq.kernel.properties import PropertySpans, java_hash
     from rocketq.kernel.queue_units import tags_code_of
     from rocketq.kernel.records import BAD_CRC, BLANK, MESSAGE, RecordView
@@ -18,7 +19,8 @@ class Scanner:
     """Dispatches records to queues and index as often as it is told to: what is there already stays as it is.
 
     `resolve(topic, queue_id)` gives a queue not seen before. `misfit(queue, queue_offset, log_offset, size, tags_code)`
-    decides about a record whose queue offset is not the next one. With `to_queues` off only the index is built.
+    decides about a record whose queue offset is not the next one. With `to_queues` off only the index is built. With
+    `compare_only` nothing is written: a unit that differs from its record is a misfit too, and keys are only counted.
     """
 
     def __init__(self, resolve, misfit, roll_index):
@@ -31,6 +33,8 @@ class Scanner:
         self.touched = []
         self.check_crc = True
         self.to_queues = True
+        self.compare_only = False
+        self.keys = 0
         self.view = RecordView()
         self._spans = PropertySpans()
         self.forget_queues()
@@ -92,6 +96,9 @@ class Scanner:
             return 0
         if self.keyed_from < 0:
             self.keyed_from = self.view.log_offset
+        if self.compare_only:
+            self.count_keys(p)
+            return 0
         if self.index is None or self.view.log_offset < self.index.end_offset:
             return 0
         if queue is not None:
@@ -110,6 +117,18 @@ class Scanner:
             self.view.log_offset == self.index.end_offset,
         )
         return 0
+
+    def count_keys(self, p):
+        """How many index units the record at hand should have, added to its log offset's share of `keys`."""
+        at: cython.Py_ssize_t = self._spans.keys_at
+        end: cython.Py_ssize_t
+        if self._spans.unique_at >= 0 and self._spans.unique_end > self._spans.unique_at:
+            self.keys += 1
+        while 0 <= at < self._spans.keys_end:
+            end = find_byte(p, at, self._spans.keys_end, 32)
+            if end > at:
+                self.keys += 1
+            at = end + 1
 
     def queue_of(self, p):
         topic_len: cython.Py_ssize_t = self.view.topic_len
@@ -148,12 +167,61 @@ class Scanner:
         if load_i64(queue.p, at) == self.view.log_offset and load_i32(queue.p, at + 8) == self.view.size and load_i64(queue.p, at + 12) == code:
             queue.log_end = self.view.log_offset + self.view.size
             queue.next_offset += 1
+        elif self.compare_only:
+            self.misfit(queue, self.view.queue_offset, self.view.log_offset, self.view.size, code)
         else:
             queue.put(self.view.log_offset, self.view.size, code)
         if not queue.touched:
             queue.touched = True
             self.touched.append(queue)
         return 0
+
+
+def check_index_units(index: IndexTail, log: LogMap, first: cython.longlong, log_start: cython.longlong, before_ms: cython.longlong):
+    """Number of the first unit from `first` on that its record does not bear out, by key or time (0 when all are), and the
+    log offset whose segment must be mapped to go on (-1 when none). `before_ms` is the end of the file before this one,
+    from which the first unit's time is counted; -1 when that is not known."""
+    seconds: cython.longlong
+    number: cython.longlong
+    at: cython.Py_ssize_t
+    log_offset: cython.longlong
+    segment: MappedBuffer
+    view: RecordView = RecordView()
+    spans: PropertySpans = PropertySpans()
+    for number in range(first, index.count):
+        at = 40 + index.slots * 4 + number * 20
+        log_offset = load_i64(index.p, at + 4)
+        if log_offset < log_start:
+            continue
+        segment = log.find(log_offset)
+        if segment is None:
+            return number, log_offset
+        if view.parse(segment.p, log_offset - segment.base, segment.size, log_offset, False) != MESSAGE:
+            return number, -1
+        spans.scan(segment.p, view.properties_at, view.properties_at + view.properties_len)
+        if not has_key_hash(segment.p, view, spans, load_i32(index.p, at)):
+            return number, -1
+        seconds = max(view.store_ms - (before_ms if number == 1 else index.begin_ms), 0) // 1000
+        if load_i32(index.p, at + 12) != seconds and not (number == 1 and (before_ms < 0 or load_i32(index.p, at + 12) == 0)):
+            return number, -1
+        if (number == 1 and view.store_ms != index.begin_ms) or (number == index.count - 1 and view.store_ms != index.end_ms):
+            return number, -1
+    return 0, -1
+
+
+def has_key_hash(p, view, spans, hashed):
+    """Whether one of a record's keys has this index hash."""
+    seed: cython.uint = wrap_u32(java_hash(0, p, view.topic_at, view.topic_at + view.topic_len) * 31 + 35)
+    at: cython.Py_ssize_t = spans.keys_at
+    end: cython.Py_ssize_t
+    if spans.unique_at >= 0 and key_hash(java_hash(seed, p, spans.unique_at, spans.unique_end)) == hashed:
+        return True
+    while 0 <= at < spans.keys_end:
+        end = find_byte(p, at, spans.keys_end, 32)
+        if end > at and key_hash(java_hash(seed, p, at, end)) == hashed:
+            return True
+        at = end + 1
+    return False
 
 
 def walk_records(buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.Py_ssize_t, view: RecordView, check_crc: cython.bint):

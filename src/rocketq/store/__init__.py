@@ -2,6 +2,7 @@
 
 from rocketq.store.config import FlushType, StoreConfig
 from rocketq.store.results import AppendResult, AppendStatus, QueryResult, ReadResult, ReadStatus
+from rocketq.store.state_files import StateFile, StateFiles
 from rocketq.store.store import Store, tag_code
 
 __all__ = [
@@ -13,5 +14,7 @@ __all__ = [
     "ReadStatus",
     "Store",
     "StoreConfig",
+    "StateFile",
+    "StateFiles",
     "tag_code",
 ]

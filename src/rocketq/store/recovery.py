@@ -284,7 +284,7 @@ class Recovery:
         last = self._log.files.last
         log_end = last + self._config.segment_bytes if last is not None else 0
         for at, file in enumerate(list(self._index.files)):
-            wrong = file.tail.check(self._log.start, log_end)
+            wrong = file.tail.check(log_end)
             if wrong is not None:
                 self.report.note(f"index file {file.path.name} is damaged ({wrong}): it and later ones are built again")
                 for later in list(self._index.files)[at:]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rocketq.store.digests import Digest
 from rocketq.store.disk import Disk
 from rocketq.store.index import IndexState
 
@@ -48,6 +49,8 @@ class RecoveryPoint:
     index: tuple[IndexState, ...]
     index_missing: tuple[int, int] | None
     holes: tuple[tuple[int, int], ...]
+    index_shape: tuple[int, int]
+    digests: tuple[Digest, ...] = ()
 
     def save(self, root: Path, disk: Disk) -> None:
         body = asdict(self)
@@ -72,6 +75,8 @@ class RecoveryPoint:
             body["queues"] = tuple(QueueState(*item) for item in body["queues"])
             body["index"] = tuple(IndexState(*item) for item in body["index"])
             body["holes"] = tuple((start, end) for start, end in body["holes"])
+            body["index_shape"] = tuple(body["index_shape"])
+            body["digests"] = tuple((start, upto, crc) for start, upto, crc in body["digests"])
             missing = body["index_missing"]
             body["index_missing"] = (missing[0], missing[1]) if missing else None
             return cls(**body)

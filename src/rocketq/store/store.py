@@ -9,6 +9,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -30,6 +31,7 @@ from rocketq.store.checkpoint import Checkpoint, DirectoryLock
 from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import FlushType, StoreConfig
 from rocketq.store.consume_queue import ConsumeQueue
+from rocketq.store.digests import LogDigests
 from rocketq.store.disk import Disk
 from rocketq.store.flush import FlushGate
 from rocketq.store.index import Index
@@ -68,6 +70,7 @@ class Store:
         self.queries = Queries(config, self.log, self.queues, self.index, lambda: self.visible_to)
         self.retention = Retention(config, self.disk, self.log, self._after_deletion)
         self.report = RecoveryReport()
+        self._digests = LogDigests()
         self._lock = threading.RLock()
         self._locked_since_ms = 0
         self._point_lock = threading.Lock()
@@ -125,6 +128,9 @@ class Store:
         recovery = Recovery(self.config, self.log, self.queues, self.index, self.dispatcher)
         started_ms = self.clock.monotonic_ms()
         self.report = report = recovery.run(point, clean=clean, progress=progress)
+        if point is not None and report.from_point:
+            self._digests.restore(point.digests)
+        self._digests.begin(self.log, report.log_end)
         self._last_record = report.last_record
         self._missing_index = report.missing_index
         self._queues_ms = report.last_store_ms or checkpoint.queues_ms
@@ -423,6 +429,7 @@ class Store:
             self.log.truncate(end)
             self.log.open_for_append(end)
             self._last_record = last
+            self._digests.begin(self.log, end)
             self.gate = FlushGate(end)
             if self.config.index_enabled:
                 self.log.appender.index = self.index.current()
@@ -556,12 +563,13 @@ class Store:
                 queues, index_files = list(self.queues), list(self.index.files)
             self.log.flush()
             self.gate.release(self.log.positions.flushed)
+            digests = self._digests.extend(self.log, point.log_end)
             for queue in queues:
                 queue.flush(pages_min=0)
             for file in index_files:
                 if file.path.exists():
                     file.flush()
-            point.save(self.config.root, self.disk)
+            replace(point, digests=digests).save(self.config.root, self.disk)
             self._queues_ms = last_store_ms or self._queues_ms
             full = [file.tail.end_ms for file in index_files if file.tail.full]
             Checkpoint(
@@ -587,6 +595,7 @@ class Store:
             index=tuple(self.index.states()),
             index_missing=(missing.start, missing.end) if missing else None,
             holes=tuple((hole.start, hole.end) for hole in self.log.holes),
+            index_shape=(self.config.index_slots, self.config.index_units),
         )
 
     # Deleting

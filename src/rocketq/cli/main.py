@@ -1,0 +1,32 @@
+"""The `rocketq` command. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 unreachable."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from rocketq import __version__
+
+COMMANDS = {"store": ("rocketq.cli.commands.store", "store")}
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when it is asked for, so that the others cost nothing."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rocketq")
+def main() -> None:
+    """RocketMQ for Python and Spark."""

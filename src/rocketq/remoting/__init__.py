@@ -1,0 +1,34 @@
+"""Commands over TCP: the asyncio skin around the sans-IO protocol. See docs/remoting.md."""
+
+from rocketq.remoting.connection import Connection, Endpoint
+from rocketq.remoting.dispatch import Dispatcher, Guard, Handler, Hook, Refusal
+from rocketq.remoting.feed import Feed, feed_frames
+from rocketq.remoting.handlers import Handlers, Reply, Request
+from rocketq.remoting.limits import Limits
+from rocketq.remoting.loops import run
+from rocketq.remoting.pool import ConnectionPool
+from rocketq.remoting.server import Server
+from rocketq.remoting.tls import ClientTls, ServerTls, TlsConfig, TlsMode
+
+__all__ = [
+    "ClientTls",
+    "Connection",
+    "ConnectionPool",
+    "Dispatcher",
+    "Endpoint",
+    "Feed",
+    "Guard",
+    "Handler",
+    "Handlers",
+    "Hook",
+    "Limits",
+    "Refusal",
+    "Reply",
+    "Request",
+    "Server",
+    "ServerTls",
+    "TlsConfig",
+    "TlsMode",
+    "feed_frames",
+    "run",
+]

@@ -1,0 +1,142 @@
+"""From a request to its answer: guards, the handler of its code, hooks, and what becomes of failures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rocketq.errors import ProtocolError, RocketQError
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.command import Command
+
+if TYPE_CHECKING:
+    from rocketq.remoting.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_REMARK_CHARS_MAX = 1_000
+
+Answer = Command | None | Coroutine[Any, Any, Command | None]
+Handler = Callable[[Command, "Connection"], Answer]
+"""Returns the answer, or a coroutine of it; None when it is given later by `connection.answer`, or never."""
+Guard = Callable[[Command, "Connection"], Command | None]
+"""Returns the answer that refuses a request, or None to let it pass."""
+
+
+class Hook(Protocol):
+    """Sees every request with its answer; changes nothing. `response` is None where none came."""
+
+    def before(self, connection: Connection, request: Command) -> None: ...
+
+    def after(self, connection: Connection, request: Command, response: Command | None) -> None: ...
+
+
+class Refusal(RocketQError):
+    """Raised by a handler to answer with a code and a remark."""
+
+    def __init__(self, code: int, remark: str, ext_fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+        self.ext_fields = ext_fields
+
+
+class Dispatcher:
+    """Handlers by request code. A failure of one is an answer to its peer, never the end of the process."""
+
+    def __init__(self, *, handlers_max: int = 10_000) -> None:
+        self._handlers: dict[int, Handler] = {}
+        self._handlers_max = handlers_max
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.guards: list[Guard] = []
+        self.hooks: list[Hook] = []
+
+    def register(self, code: int, handler: Handler) -> None:
+        if code in self._handlers:
+            raise ValueError(f"two handlers claim request code {int(code)}")
+        self._handlers[int(code)] = handler
+
+    @property
+    def codes(self) -> frozenset[int]:
+        """What is served."""
+        return frozenset(self._handlers)
+
+    def dispatch(self, request: Command, connection: Connection) -> None:
+        """Have a request answered, now or when its handler has finished. Never raises."""
+        connection.language, connection.version = request.language, request.version
+        if self.hooks:
+            self._run_before(request, connection)
+        try:
+            answer = self._decide(request, connection)
+        except Exception as error:  # the boundary: a handler's failure must not end the connection
+            answer = failure_answer(request, error)
+        if answer is None:
+            return
+        if isinstance(answer, Command):
+            connection.answer(request, answer)
+        else:
+            self._start(request, connection, answer)
+
+    async def finish(self, timeout_ms: int) -> None:
+        """Wait for the handlers under way; those not done in time are cancelled."""
+        tasks = set(self._tasks)
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=timeout_ms / 1000)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    def _decide(self, request: Command, connection: Connection) -> Answer:
+        for guard in self.guards:
+            if (refusal := guard(request, connection)) is not None:
+                return refusal
+        handler = self._handlers.get(request.code)
+        if handler is None:
+            return request.answer(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request code {request.code} is not supported here"
+            )
+        return handler(request, connection)
+
+    def _start(self, request: Command, connection: Connection, answer: Coroutine[Any, Any, Command | None]) -> None:
+        if len(self._tasks) >= self._handlers_max:
+            answer.close()
+            remark = f"[OVERLOAD]system busy, {len(self._tasks)} requests are being handled"
+            connection.answer(request, request.answer(ResponseCode.SYSTEM_BUSY, remark=remark))
+            return
+        task = asyncio.get_running_loop().create_task(_answer_later(request, connection, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _run_before(self, request: Command, connection: Connection) -> None:
+        for hook in self.hooks:
+            try:
+                hook.before(connection, request)
+            except Exception:  # an observer may not spoil what it observes
+                log.exception("a hook failed before request %d", request.code)
+
+
+async def _answer_later(
+    request: Command, connection: Connection, answer: Coroutine[Any, Any, Command | None]
+) -> None:
+    try:
+        response = await answer
+    except Exception as error:  # the same boundary as in dispatch
+        response = failure_answer(request, error)
+    if response is not None:
+        connection.answer(request, response)
+
+
+def failure_answer(request: Command, error: Exception) -> Command:
+    """What a peer is told when its request failed; what we did not foresee is also in the log."""
+    match error:
+        case Refusal():
+            return request.answer(error.code, remark=error.remark, ext_fields=error.ext_fields)
+        case ProtocolError():
+            remark = str(error)
+        case _:
+            log.error("request %d failed", request.code, exc_info=error)
+            remark = f"{type(error).__name__}: {error}"
+    return request.answer(ResponseCode.SYSTEM_ERROR, remark=remark[:_REMARK_CHARS_MAX])

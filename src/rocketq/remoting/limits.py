@@ -1,0 +1,25 @@
+"""What a connection may take up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketq.protocol.frame import FRAME_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Of every connection of one server or pool, except `handlers_max`, which is of all of them together."""
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    idle_ms: int = 120_000
+    """Closed after so long without a read or a write."""
+    write_high_bytes: int = 1 << 20
+    """With more than this unsent, a server stops reading from the peer and answering it."""
+    write_bytes_max: int = 64 << 20
+    """With more than this unsent, the connection is dropped."""
+    calls_max: int = 65_535
+    """Requests of ours that wait for their answers."""
+    handlers_max: int = 10_000
+    """Requests of peers whose handlers have not finished; beyond it the answer is code 2."""
+    connect_timeout_ms: int = 3_000

@@ -1,0 +1,68 @@
+"""Requests that wait for their answers. Pure: time comes in as an argument, what to do about it goes out."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, TypeVar
+
+_Waiter = TypeVar("_Waiter")
+
+_OPAQUE_MAX = 0x7FFFFFFF
+_SLACK = 64
+
+
+class PendingCalls(Generic[_Waiter]):
+    """Who waits for which opaque, and until when."""
+
+    def __init__(self) -> None:
+        self._waiters: dict[int, _Waiter] = {}
+        self._deadlines: list[tuple[int, int]] = []  # a heap; holds finished calls too until they are met or swept
+        self._opaque = 0
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has something to do; None when nobody waits."""
+        while self._deadlines and self._deadlines[0][1] not in self._waiters:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def add(self, waiter: _Waiter, deadline_ms: int) -> int:
+        """The opaque to send. Numbers start at 1 (the Node client takes 0 for "missing") and wrap like Java's."""
+        opaque = self._next_opaque()
+        self._waiters[opaque] = waiter
+        heapq.heappush(self._deadlines, (deadline_ms, opaque))
+        if len(self._deadlines) > 2 * len(self._waiters) + _SLACK:
+            self._sweep()
+        return opaque
+
+    def take(self, opaque: int) -> _Waiter | None:
+        """Who waits for this answer, from now on no longer; None for an answer nobody waits for."""
+        return self._waiters.pop(opaque, None)
+
+    def expire(self, now_ms: int) -> list[_Waiter]:
+        """Those whose time is up, from now on no longer waiting."""
+        expired = []
+        while (deadline_ms := self.next_deadline_ms) is not None and deadline_ms <= now_ms:
+            _, opaque = heapq.heappop(self._deadlines)
+            expired.append(self._waiters.pop(opaque))
+        return expired
+
+    def drain(self) -> list[_Waiter]:
+        """Everybody, because no answer will come any more."""
+        waiters = list(self._waiters.values())
+        self._waiters.clear()
+        self._deadlines.clear()
+        return waiters
+
+    def _next_opaque(self) -> int:
+        while True:
+            self._opaque = self._opaque + 1 if self._opaque < _OPAQUE_MAX else 1
+            if self._opaque not in self._waiters:
+                return self._opaque
+
+    def _sweep(self) -> None:
+        self._deadlines = [entry for entry in self._deadlines if entry[1] in self._waiters]
+        heapq.heapify(self._deadlines)

@@ -1,0 +1,436 @@
+"""The offline verifier: every record, queue unit and index unit of a store directory, read and compared. Nothing is
+changed, and no broker is needed."""
+
+from __future__ import annotations
+
+import enum
+import mmap
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from rocketq.errors import StoreError
+from rocketq.kernel.buffers import MappedBuffer
+from rocketq.kernel.index_units import IndexTail
+from rocketq.kernel.queue_units import FILLER_SIZE, QueueTail, unit_at
+from rocketq.kernel.reader import LogMap
+from rocketq.kernel.records import BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
+from rocketq.kernel.scanner import Scanner, check_index_units
+from rocketq.store.checkpoint import Checkpoint
+from rocketq.store.commit_log import LogRange
+from rocketq.store.config import DEFAULT_DELAY_LEVELS, UNIT_BYTES, parse_delay_levels
+from rocketq.store.disk import Disk
+from rocketq.store.index_shape import find_index_shape
+from rocketq.store.recovery import safe_topic
+from rocketq.store.recovery_point import FILE_NAME, RecoveryPoint
+from rocketq.store.segments import SegmentDirectory
+
+STEP_BYTES = 8 << 20
+FINDINGS_MAX = 1000
+
+
+class Severity(enum.Enum):
+    """An error is damage. A repair is what the next opening mends by itself, as after a crash."""
+
+    ERROR = "error"
+    REPAIR = "repair"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    severity: Severity
+    where: str
+    what: str
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was looked at, and what is wrong with it."""
+
+    root: str
+    cleanly_stopped: bool = True
+    log_start: int = 0
+    log_end: int = 0
+    segments: int = 0
+    records: int = 0
+    queues: int = 0
+    queue_units: int = 0
+    index_files: int = 0
+    index_units: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    findings_left_out: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        body = asdict(self)
+        body["findings"] = [{**asdict(item), "severity": item.severity.value} for item in self.findings]
+        return {"ok": self.ok, **body}
+
+
+class Verifier:
+    """One pass over a directory, as its files are. A running broker's directory may look unfinished at its tail."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        log_dir: Path | None = None,
+        index_shape: tuple[int, int] | None = None,
+        delay_levels: str = DEFAULT_DELAY_LEVELS,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        self.root = root
+        self._disk = Disk()
+        self._log_dir = log_dir or root / "commitlog"
+        self._given_shape = index_shape
+        self._progress = progress
+        self._point = RecoveryPoint.load(root)
+        self.report = VerifyReport(str(root), cleanly_stopped=not (root / "abort").exists())
+        self._files = SegmentDirectory(self._log_dir, 1, self._disk)
+        self._queues: dict[tuple[str, int], CheckedQueue] = {}
+        self._queue_bytes = 0
+        self._holes: list[LogRange] = []
+        self._last_store_ms = 0
+        self._map = LogMap(1)
+        self._scanner = Scanner(self._resolve, self._misfit, None)
+        self._scanner.compare_only = True
+        self._scanner.delays_ms = list(parse_delay_levels(delay_levels))
+        self._keys_before: dict[int, int] = {}
+
+    def run(self) -> VerifyReport:
+        if not self.root.is_dir():
+            raise StoreError(f"{self.root} is not a directory")
+        if not self._log_dir.is_dir():
+            raise StoreError(f"{self.root} has no commitlog directory: this is not a store")
+        if self._point is None and (self.root / FILE_NAME).exists():
+            self._error(FILE_NAME, "the recovery point is damaged (the next opening walks the whole log)")
+        self._look_at_log_files()
+        self._look_at_queue_files()
+        if len(self._files):
+            self._walk_log()
+            self._check_digests()
+        for queue in self._queues.values():
+            self._check_queue_ends(queue)
+        self._check_index()
+        self._check_checkpoint()
+        return self.report
+
+    # Findings
+
+    def _add(self, severity: Severity, where: str, what: str) -> None:
+        if len(self.report.findings) < FINDINGS_MAX:
+            self.report.findings.append(Finding(severity, where, what))
+        else:
+            self.report.findings_left_out += 1
+
+    def _error(self, where: str, what: str) -> None:
+        self._add(Severity.ERROR, where, what)
+
+    def _lagging(self, where: str, what: str) -> None:
+        """Derived files may be behind the log after a crash; after a clean stop they may not."""
+        self._add(Severity.ERROR if self.report.cleanly_stopped else Severity.REPAIR, where, what)
+
+    # The log
+
+    def _look_at_log_files(self) -> None:
+        self._files.load()
+        sizes = [self._files.size_of(start) for start in self._files]
+        if not sizes:
+            return
+        size = max(set(sizes), key=lambda each: (sizes.count(each), each))
+        self._files = SegmentDirectory(self._log_dir, size, self._disk)
+        self._files.load()
+        self._map = LogMap(size)
+        self.report.segments = len(sizes)
+        for start in self._files:
+            if self._files.size_of(start) != size:
+                self._error(self._file(start), f"has {self._files.size_of(start)} bytes, the others {size}")
+
+    def _file(self, start: int) -> str:
+        return f"commitlog/{self._files.path_of(start).name}"
+
+    def _segment(self, base: int) -> MappedBuffer:
+        found = self._map.segment_of(base)
+        if found is None:
+            there = base in self._files and self._files.size_of(base) > 0
+            found = MappedBuffer(self._disk.map(self._files.path_of(base), writable=False) if there else b"", base)
+            self._map.attach(found)
+        return found
+
+    def _walk_log(self) -> None:
+        files, scanner = self._files, self._scanner
+        first, last, size = files.first or 0, files.last or 0, files.file_bytes
+        self.report.log_start = first
+        position = end = first
+        while position < last + size:
+            base = files.start_of(position)
+            segment = self._segment(base)
+            if segment.size == 0:
+                following = files.after(base)
+                if following is None:
+                    break
+                self._error(f"log offset {position}", f"log files up to {following} are missing")
+                self._holes.append(LogRange(position, following))
+                position = following
+                continue
+            state = scanner.scan(segment, position - base, min(position - base + STEP_BYTES, segment.size))
+            position = base + scanner.at
+            if scanner.good_end >= 0:
+                end = base + scanner.good_end
+            self._progress(position - first, last + size - first)
+            if state == MESSAGE and scanner.at < segment.size:
+                continue
+            if state in (MESSAGE, BLANK):
+                position = base + size
+                end = position if state == BLANK or segment.size == size else end
+                continue
+            following = self._next_good(position)
+            if following is None:
+                break
+            self._error(f"log offset {position}", f"{following - position} bytes are no record")
+            self._holes.append(LogRange(position, following))
+            position = following
+        self._report_bodies(end)
+        self._check_tail(end)
+        self.report.log_end, self.report.records = end, scanner.records
+        self._progress(1, 1)
+
+    def _report_bodies(self, end: int) -> None:
+        scanner = self._scanner
+        if scanner.bad_crc:
+            self._error(f"log offset {scanner.bad_crc_offset}", f"{scanner.bad_crc} record(s) have a damaged body, this the last")
+        if scanner.doubtful:
+            self._lagging(f"log offset {end}", "the last record(s) have a damaged body")
+
+    def _next_good(self, position: int) -> int | None:
+        base: int | None = self._files.start_of(position)
+        view = RecordView()
+        while base is not None:
+            segment, first = self._segment(base), max(position - base, 0)
+            for low, high in self._disk.data_ranges(self._files.path_of(base), first):
+                found = find_next_record(segment, max(low - 7, first), high, view)
+                if found >= 0:
+                    return base + cast(int, found)
+            base = self._files.after(base)
+        return None
+
+    def _check_tail(self, end: int) -> None:
+        """Behind the last record there is nothing but zeros."""
+        base = self._files.start_of(end)
+        for start in [start for start in self._files if start >= base]:
+            segment = self._segment(start)
+            for low, high in self._disk.data_ranges(self._files.path_of(start), max(end - start, 0)):
+                at = first_nonzero(segment, low, min(high, segment.size))
+                if at < min(high, segment.size):
+                    self._lagging(f"log offset {start + at}", "there is something behind the last good record")
+                    break
+
+    def _check_digests(self) -> None:
+        if self._point is None or self._point.segment_bytes != self._files.file_bytes:
+            return
+        for start, upto, wanted in self._point.digests:
+            if start not in self._files:
+                continue
+            if upto > self.report.log_end:
+                self._error(self._file(start), f"was written up to {upto}, its good records end at {self.report.log_end}")
+            segment = self._segment(start)
+            if segment.size >= upto - start and segment.crc32(0, upto - start, 0) != wanted:
+                self._error(self._file(start), f"differs from its checksum, within [{start}, {upto})")
+
+    # Queues
+
+    def _look_at_queue_files(self) -> None:
+        path = self.root / "consumequeue"
+        directories = [each for each in sorted(path.glob("*/*")) if each.is_dir() and each.name.isdigit()]
+        sizes = [file.stat().st_size for each in directories for file in each.iterdir()]
+        self._queue_bytes = max(set(sizes), key=lambda each: (sizes.count(each), each)) if sizes else 300_000 * UNIT_BYTES
+        for each in directories:
+            queue = CheckedQueue(each.parent.name, int(each.name), each, self._queue_bytes, self._disk)
+            self._queues[queue.topic, queue.queue_id] = queue
+            for start in queue.files:
+                if queue.files.size_of(start) != self._queue_bytes or start % self._queue_bytes:
+                    self._error(f"queue {queue}", f"file {queue.files.path_of(start).name} has another size than {self._queue_bytes}")
+        self.report.queues = len(self._queues)
+
+    def _resolve(self, topic: bytes, queue_id: int) -> QueueTail | None:
+        name = safe_topic(topic)
+        if name is None or queue_id < 0:
+            self._error(f"log offset {self._scanner.view.log_offset}", f"topic {topic!r} or queue {queue_id} cannot be")
+            return None
+        queue = self._queues.get((name, queue_id))
+        if queue is None:
+            self._lagging(f"queue {name}/{queue_id}", "has messages in the log and no directory")
+            queue = CheckedQueue(name, queue_id, self.root / "consumequeue" / name / str(queue_id), self._queue_bytes, self._disk)
+            self._queues[name, queue_id] = queue
+        return queue.tail
+
+    def _misfit(self, tail: QueueTail, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
+        """A record whose unit is not the next, or differs: settle on the record and go on behind it."""
+        queue = cast(CheckedQueue, tail.owner)
+        expected = tail.next_offset
+        if queue.first_seen is None:
+            queue.first_seen = queue_offset
+        elif queue_offset > expected and not self._may_have_lost(tail.log_end, log_offset):
+            self._error(f"queue {queue}", f"offset {expected} is missing in the log, {queue_offset} follows (log offset {log_offset})")
+        elif queue_offset < expected:
+            self._error(f"queue {queue}", f"offset {queue_offset} was given twice (log offset {log_offset})")
+        tail.next_offset = queue_offset
+        found = queue.unit(queue_offset)
+        if found is None or found == (0, 0, 0):
+            queue.lacking += 1
+        elif found != (log_offset, size, tags_code):
+            self._error(f"queue {queue}", f"unit {queue_offset} is {found}, its record says {(log_offset, size, tags_code)}")
+        tail.log_end = log_offset + size
+        tail.next_offset = queue_offset + 1
+
+    def _may_have_lost(self, low: int, high: int) -> bool:
+        return any(hole.start < high and hole.end > low for hole in self._holes)
+
+    def _check_queue_ends(self, queue: CheckedQueue) -> None:
+        end = max(queue.tail.next_offset, 0) if queue.first_seen is not None else None
+        if queue.lacking:
+            self._lagging(f"queue {queue}", f"lacks {queue.lacking} units of messages that are in the log")
+        for start in queue.files:
+            self._check_queue_file(queue, start, end)
+
+    def _check_queue_file(self, queue: CheckedQueue, start: int, end: int | None) -> None:
+        """Units of messages that the walk did not pass: those before the first (expired) and behind the last."""
+        units, first = queue.file_at(start // UNIT_BYTES), start // UNIT_BYTES
+        if units is None:
+            return
+        count = units.size // UNIT_BYTES
+        for index in range(count):
+            offset = first + index
+            if end is not None and queue.first_seen is not None and queue.first_seen <= offset < end:
+                continue
+            log_offset, size, _ = unit_at(units, index)
+            if size == 0 and log_offset == 0:
+                if first_nonzero(units, index * UNIT_BYTES, units.size) < units.size and (end is None or offset >= end):
+                    self._lagging(f"queue {queue}", f"there is something behind unit {offset}")
+                if end is None or offset >= end:
+                    break
+                continue
+            expired = log_offset < self.report.log_start or size == FILLER_SIZE
+            if not expired and not any(log_offset in hole for hole in self._holes):
+                self._lagging(f"queue {queue}", f"unit {offset} points to log offset {log_offset}, where no message of it is")
+                break
+            self.report.queue_units += 1
+        if end is not None and queue.first_seen is not None:
+            self.report.queue_units += max(min(end, first + count) - max(queue.first_seen, first), 0)
+
+    # Index
+
+    def _check_index(self) -> None:
+        path = self.root / "index"
+        files = sorted(each for each in path.iterdir() if each.name.isdigit()) if path.is_dir() else []
+        self.report.index_files = len(files)
+        units, first_offset, before_ms = 0, None, -1
+        for each in files:
+            tail = self._open_index(each)
+            if tail is None:
+                continue
+            wrong = tail.check(self.report.log_end)
+            if wrong is not None:
+                self._lagging(f"index/{each.name}", wrong)
+            else:
+                self._check_index_units(each, tail, before_ms)
+            before_ms = tail.end_ms
+            units += tail.count - 1
+            if first_offset is None and tail.count > 1:
+                first_offset = tail.begin_offset
+        self.report.index_units = units
+        self._check_index_coverage(units, first_offset, bool(files))
+
+    def _open_index(self, path: Path) -> IndexTail | None:
+        size = path.stat().st_size
+        shape = self._given_shape or (self._point.index_shape if self._point is not None else None)
+        if shape is None or 40 + 4 * shape[0] + 20 * shape[1] != size:
+            shape = find_index_shape(path)
+        if shape is None:
+            self._error(f"index/{path.name}", f"{size} bytes fit no number of slots and units (give --index-slots and --index-units)")
+            return None
+        return IndexTail(MappedBuffer(self._disk.map(path, writable=False), 0), *shape)
+
+    def _check_index_units(self, path: Path, tail: IndexTail, before_ms: int) -> None:
+        number, need = check_index_units(tail, self._map, 1, self.report.log_start, before_ms)
+        while need >= 0:
+            self._segment(self._files.start_of(need))
+            number, need = check_index_units(tail, self._map, number, self.report.log_start, before_ms)
+        if number and not any(tail.unit(number)[1] in hole for hole in self._holes):
+            self._lagging(f"index/{path.name}", f"unit {number} is {tail.unit(number)}, the record it points to says otherwise")
+
+    def _check_index_coverage(self, units: int, first_offset: int | None, present: bool) -> None:
+        keys, keyed_from = self._scanner.keys, self._scanner.keyed_from
+        if keys and not present:
+            self._add(Severity.REPAIR, "index", f"there is none; {keys} keys can only be found after it is built again")
+        elif keys > units and (first_offset is None or first_offset <= keyed_from):
+            self._lagging("index", f"{keys} keys are in the log, {units} in the index")
+        elif first_offset is not None and 0 <= keyed_from < first_offset:
+            self._add(Severity.REPAIR, "index", f"keys before log offset {first_offset} are not indexed")
+
+    # Checkpoint
+
+    def _check_checkpoint(self) -> None:
+        path = self.root / "checkpoint"
+        if not path.exists():
+            return
+        data, point = path.read_bytes(), Checkpoint.load(path)
+        if len(data) < 40 or any(data[40:]):
+            self._error("checkpoint", f"{len(data)} bytes with something behind the fields")
+        last_ms = self._scanner.last_store_ms
+        times = {"log": point.log_ms, "queues": point.queues_ms, "index": point.index_ms}
+        for name, time_ms in times.items():
+            if time_ms < 0 or (last_ms and time_ms > last_ms):
+                self._lagging("checkpoint", f"{name} time {time_ms} is behind the last message's store time {last_ms}")
+        if point.confirm_offset > self.report.log_end or point.confirm_offset < 0 or point.master_flushed_offset < 0:
+            self._error("checkpoint", f"confirm offset {point.confirm_offset} is outside the log")
+
+
+class CheckedQueue:
+    """A queue's files, read only, behind the same tail that the scanner compares with."""
+
+    def __init__(self, topic: str, queue_id: int, path: Path, file_bytes: int, disk: Disk) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = SegmentDirectory(path, file_bytes, disk)
+        self.files.load()
+        self._disk = disk
+        self._mapped: dict[int, MappedBuffer] = {}
+        self.tail = QueueTail(topic.encode(), queue_id, self)
+        self.tail.next_offset = -1
+        self.first_seen: int | None = None
+        self.lacking = 0
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.queue_id}"
+
+    def file_at(self, queue_offset: int) -> MappedBuffer | None:
+        start = self.files.start_of(queue_offset * UNIT_BYTES)
+        if start not in self.files:
+            return None
+        if start not in self._mapped:
+            if self.files.size_of(start) != self.files.file_bytes:
+                return None
+            self._mapped = {start: MappedBuffer(self._disk.map(self.files.path_of(start), writable=False), start // UNIT_BYTES)}
+        return self._mapped[start]
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        units = self.file_at(queue_offset)
+        return None if units is None else cast(tuple[int, int, int], unit_at(units, queue_offset - units.base))
+
+    def make_room(self, count: int) -> None:
+        self.tail.room_end = 1 << 60
+
+    def attach_file(self) -> None:
+        """The file of the next unit, or an empty stand-in where it is missing."""
+        offset = self.tail.next_offset
+        units = self.file_at(offset)
+        if units is None:
+            first = self.files.start_of(offset * UNIT_BYTES) // UNIT_BYTES
+            units = MappedBuffer(mmap.mmap(-1, self.files.file_bytes), first)
+        self.tail.attach(units, 1 << 60)
