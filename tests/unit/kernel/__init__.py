@@ -1,0 +1,1 @@
+"""The kernel's byte formats, judged by independent models written here."""
