@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocketq.errors import ProtocolError, RocketQError
@@ -67,7 +67,7 @@ class Dispatcher:
         """Have a request answered, now or when its handler has finished. Never raises."""
         connection.language, connection.version = request.language, request.version
         if self.hooks:
-            self._run_before(request, connection)
+            run_before(self.hooks, connection, request)
         try:
             answer = self._decide(request, connection)
         except Exception as error:  # the boundary: a handler's failure must not end the connection
@@ -110,17 +110,8 @@ class Dispatcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _run_before(self, request: Command, connection: Connection) -> None:
-        for hook in self.hooks:
-            try:
-                hook.before(connection, request)
-            except Exception:  # an observer may not spoil what it observes
-                log.exception("a hook failed before request %d", request.code)
 
-
-async def _answer_later(
-    request: Command, connection: Connection, answer: Coroutine[Any, Any, Command | None]
-) -> None:
+async def _answer_later(request: Command, connection: Connection, answer: Coroutine[Any, Any, Command | None]) -> None:
     try:
         response = await answer
     except Exception as error:  # the same boundary as in dispatch
@@ -140,3 +131,19 @@ def failure_answer(request: Command, error: Exception) -> Command:
             log.error("request %d failed", request.code, exc_info=error)
             remark = f"{type(error).__name__}: {error}"
     return request.answer(ResponseCode.SYSTEM_ERROR, remark=remark[:_REMARK_CHARS_MAX])
+
+
+def run_before(hooks: Iterable[Hook], connection: Connection, request: Command) -> None:
+    for hook in hooks:
+        try:
+            hook.before(connection, request)
+        except Exception:  # an observer may not spoil what it observes
+            log.exception("a hook failed before request %d", request.code)
+
+
+def run_after(hooks: Iterable[Hook], connection: Connection, request: Command, response: Command | None) -> None:
+    for hook in hooks:
+        try:
+            hook.after(connection, request, response)
+        except Exception:  # an observer may not spoil what it observes
+            log.exception("a hook failed after request %d", request.code)

@@ -1,11 +1,11 @@
 """Handlers as functions of a typed request and the few ports they need.
 
-    handlers: Handlers[KvPorts] = Handlers()
+handlers: Handlers[KvPorts] = Handlers()
 
-    @handlers.on(RequestCode.GET_KV_CONFIG)
-    def get_config(request: Request[GetConfigRequest], ports: KvPorts) -> Reply: ...
+@handlers.on(RequestCode.GET_KV_CONFIG)
+def get_config(request: Request[GetConfigRequest], ports: KvPorts) -> Reply: ...
 
-    handlers.bind(dispatcher, ports)
+handlers.bind(dispatcher, ports)
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def _untyped(header: type[Header] | None, handler: TypedHandler[_Ports], ports: 
     def handle(command: Command, connection: Connection) -> Answer:
         decoded = header.decode(command.ext_fields) if header is not None else None
         answer = handler(Request(decoded, command, connection), ports)
-        if answer is None or isinstance(answer, Reply):
-            return answer and answer.to_command(command)
-        return _later(command, answer)
+        if answer is None:
+            return None
+        return answer.to_command(command) if isinstance(answer, Reply) else _later(command, answer)
 
     return handle
 
 
 async def _later(command: Command, answer: Coroutine[Any, Any, Reply | None]) -> Command | None:
     reply = await answer
-    return reply and reply.to_command(command)
+    return None if reply is None else reply.to_command(command)

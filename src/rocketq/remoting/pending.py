@@ -30,8 +30,8 @@ class PendingCalls(Generic[_Waiter]):
         return self._deadlines[0][0] if self._deadlines else None
 
     def add(self, waiter: _Waiter, deadline_ms: int) -> int:
-        """The opaque to send. Numbers start at 1 (the Node client takes 0 for "missing") and wrap like Java's."""
-        opaque = self._next_opaque()
+        """The opaque to send. Numbers start at 1 and return to it: the Node client takes 0 for "missing"."""
+        opaque = self.next_opaque()
         self._waiters[opaque] = waiter
         heapq.heappush(self._deadlines, (deadline_ms, opaque))
         if len(self._deadlines) > 2 * len(self._waiters) + _SLACK:
@@ -57,7 +57,8 @@ class PendingCalls(Generic[_Waiter]):
         self._deadlines.clear()
         return waiters
 
-    def _next_opaque(self) -> int:
+    def next_opaque(self) -> int:
+        """A number no waiting request has."""
         while True:
             self._opaque = self._opaque + 1 if self._opaque < _OPAQUE_MAX else 1
             if self._opaque not in self._waiters:

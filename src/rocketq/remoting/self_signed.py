@@ -53,7 +53,9 @@ def _by_package(cert: Path, key: Path) -> None:
 def _by_command(cert: Path, key: Path) -> None:
     command = shutil.which("openssl")
     if command is None:
-        raise TlsError("no certificate was given, and neither the cryptography package nor openssl is there to make one")
+        raise TlsError(
+            "no certificate was given, and neither the cryptography package nor openssl is there to make one"
+        )
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", str(_DAYS)]
     files = ["-subj", f"/CN={_NAME}", "-keyout", str(key), "-out", str(cert)]
     done = subprocess.run([command, "req", "-x509", *kind, *files], capture_output=True, timeout=30, check=False)

@@ -6,6 +6,7 @@ sans-IO: bytes of the socket in, bytes of frames and bytes for the socket out.
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import tempfile
 from collections.abc import Mapping
@@ -154,10 +155,8 @@ class TlsSession:
 
     def close(self) -> bytes:
         """The farewell."""
-        try:
+        with contextlib.suppress(ssl.SSLError, ValueError):  # the peer need not answer it, and may be gone
             self._object.unwrap()
-        except (ssl.SSLError, ValueError):
-            pass  # the peer need not answer it, and may be gone
         return self._outgoing.read()
 
     def _read(self) -> bytes:

@@ -1,0 +1,303 @@
+"""One TCP connection, at either end: bytes in to the feed, answers out, and requests of our own to the peer.
+
+Only the thread of its event loop may touch a connection. All methods but `call` and `wait_writable` return at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RocketQError
+from rocketq.protocol.command import Command
+from rocketq.protocol.flags import CommandFlag, Language
+from rocketq.protocol.frame import encode_command
+from rocketq.remoting.address import join_addr
+from rocketq.remoting.calls import Calls
+from rocketq.remoting.dispatch import Dispatcher, Hook, failure_answer, run_after
+from rocketq.remoting.feed import Feed, feed_frames
+from rocketq.remoting.limits import Limits
+from rocketq.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsMode, TlsSession
+
+log = logging.getLogger(__name__)
+
+CloseCallback = Callable[["Connection"], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Endpoint:
+    """What all connections of one server, or of one pool, share."""
+
+    dispatcher: Dispatcher
+    feed: Feed = feed_frames
+    limits: Limits = field(default_factory=Limits)
+    tls: ServerTls | None = None
+    """None: the bytes are frames from the first on."""
+    holds_back: bool = False
+    """Whether a peer that does not read its answers is not read from either. A server does; a client must not, or
+    both would wait for each other."""
+    call_hooks: list[Hook] = field(default_factory=list)
+    connections: set[Connection] = field(default_factory=set)
+    close_callbacks: list[CloseCallback] = field(default_factory=list)
+    draining: bool = False
+
+
+class Connection(asyncio.Protocol):
+    """Its public attributes are facts about the peer; `client_id` and `feed_state` are slots for the owner's use."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self.limits = endpoint.limits
+        self._feed = endpoint.feed
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._tls: TlsSession | None = None
+        self._receive: Callable[[bytes], None] = self._receive_plain if endpoint.tls is None else self._receive_first
+        self._writes_paused = False
+        self._backlog: deque[Command] = deque()
+        self._writable: list[asyncio.Future[None]] = []
+        self._calls = Calls(self, endpoint.call_hooks)
+        self._close_callbacks: list[CloseCallback] = []
+        self._closed = False
+        self._active_s = self._loop.time()
+        self.peer_host, self.peer_port = "", 0
+        self.local_host, self.local_port = "", 0
+        self.language = Language.OTHER
+        self.version = 0
+        self.client_id: str | None = None
+        self.feed_state: Any = None
+
+    # facts
+
+    @property
+    def peer_addr(self) -> str:
+        return join_addr(self.peer_host, self.peer_port)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed or self._transport is None or self._transport.is_closing()
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self._tls is not None
+
+    @property
+    def writes_paused(self) -> bool:
+        """Whether the peer is behind with reading; what can wait should not be written now."""
+        return self._writes_paused
+
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def calls_count(self) -> int:
+        """Requests of ours that the peer has not answered yet."""
+        return len(self._calls)
+
+    def idle_ms(self) -> int:
+        return int((self._loop.time() - self._active_s) * 1000)
+
+    # out
+
+    def write(self, data: bytes) -> None:
+        """Hand bytes to the peer; without effect on a closed connection."""
+        transport = self._transport
+        if self._closed or transport is None or transport.is_closing():
+            return
+        self._active_s = self._loop.time()
+        if self._tls is not None:
+            data = self._encrypt(self._tls, data)
+        transport.write(data)
+        if self._writes_paused and transport.get_write_buffer_size() > self.limits.write_bytes_max:
+            self.abort(f"the peer does not read: more than {self.limits.write_bytes_max} bytes are unsent")
+
+    def send(self, command: Command) -> None:
+        """LocalProtocolError when it is too large for a frame."""
+        self.write(encode_command(command, frame_bytes_max=self.limits.frame_bytes_max))
+
+    def answer(self, request: Command, response: Command) -> None:
+        """The one way a handled request is answered, at once or later; a oneway request gets nothing."""
+        if hooks := self._endpoint.dispatcher.hooks:
+            run_after(hooks, self, request, response)
+        if request.is_oneway:
+            return
+        try:
+            self.send(response)
+        except Exception as error:  # an answer that cannot be written is the handler's failure
+            self.send(failure_answer(request, error))
+
+    async def call(self, command: Command, timeout_ms: int) -> Command:
+        """Send a request under a fresh opaque and wait for its answer.
+
+        RequestTimeoutError, ConnectionClosedError or TooManyRequestsError when none comes.
+        """
+        return await self._calls.call(command, timeout_ms)
+
+    def call_oneway(self, command: Command) -> None:
+        """Send a request that wants no answer."""
+        self._calls.notify(replace(command, flag=command.flag | CommandFlag.ONEWAY))
+
+    async def wait_writable(self) -> None:
+        """Return when the peer is not behind with reading; ConnectionClosedError when it is gone."""
+        while self._writes_paused and not self.is_closed:
+            waiter = self._loop.create_future()
+            self._writable.append(waiter)
+            await waiter
+        if self.is_closed:
+            raise ConnectionClosedError(self.peer_addr, "the connection is closed")
+
+    # the end
+
+    def add_close_callback(self, callback: CloseCallback) -> None:
+        """Called once, after the connection is gone."""
+        self._close_callbacks.append(callback)
+
+    def finish(self, reason: str) -> None:
+        """Close after the commands of this read are handled, because what follows them is no frame."""
+        self._loop.call_soon(self.close, reason)
+
+    def close(self, reason: str = "") -> None:
+        """Close; what is written so far is still sent."""
+        if self.is_closed or self._transport is None:
+            return
+        if reason:
+            log.info("closing %s: %s", self.peer_addr, reason)
+        if self._tls is not None:
+            self._transport.write(self._tls.close())
+        self._transport.close()
+
+    def abort(self, reason: str = "") -> None:
+        """Close at once; what is unsent is lost."""
+        if self._transport is not None and not self._closed:
+            if reason:
+                log.warning("dropping %s: %s", self.peer_addr, reason)
+            self._transport.abort()
+
+    # called by the event loop
+
+    def connection_made(self, base: asyncio.BaseTransport) -> None:
+        transport = self._transport = cast(asyncio.Transport, base)  # uvloop's are no subclasses of it
+        transport.set_write_buffer_limits(high=self.limits.write_high_bytes)
+        self.peer_host, self.peer_port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.local_host, self.local_port = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        self._endpoint.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._active_s = self._loop.time()
+        try:
+            self._receive(data)
+        except RemoteProtocolError as error:
+            self.close(str(error))
+        except (ssl.SSLError, RocketQError) as error:
+            self._farewell(error)
+        except Exception:  # a fault in a feed ends its connection, not the process
+            log.exception("reading from %s failed", self.peer_addr)
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closed = True
+        self._transport = None
+        self._receive = _ignore  # ends the reference of this object to itself
+        self._backlog.clear()
+        self._endpoint.connections.discard(self)
+        self._calls.close(str(error) if error is not None else "the connection was closed")
+        self._wake_writers()
+        for callback in (*self._endpoint.close_callbacks, *self._close_callbacks):
+            try:
+                callback(self)
+            except Exception:  # one owner's fault must not keep the others from hearing of it
+                log.exception("a close callback failed")
+
+    def pause_writing(self) -> None:
+        self._writes_paused = True
+        if self._endpoint.holds_back and self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._active_s = self._loop.time()
+        self._writes_paused = False
+        self._wake_writers()
+        while self._backlog and not self._writes_paused:
+            self._handle(self._backlog.popleft())
+        if self._endpoint.holds_back and not self._writes_paused and not self.is_closed and self._transport is not None:
+            self._transport.resume_reading()
+
+    # in
+
+    def _receive_first(self, data: bytes) -> None:
+        """The first byte says whether this is TLS."""
+        tls = self._endpoint.tls
+        assert tls is not None
+        if data[0] == HANDSHAKE_BYTE and tls.mode is not TlsMode.DISABLED:
+            self._tls = tls.session()
+            self._receive = self._receive_encrypted
+        elif data[0] == HANDSHAKE_BYTE or tls.mode is TlsMode.ENFORCING:
+            self.close(
+                "TLS is disabled here" if data[0] == HANDSHAKE_BYTE else "plain connections are not allowed here"
+            )
+            return
+        else:
+            self._receive = self._receive_plain
+        self._receive(data)
+
+    def _receive_encrypted(self, data: bytes) -> None:
+        assert self._tls is not None
+        plain = self._tls.receive(data)
+        if (out := self._tls.take_outgoing()) and self._transport is not None:
+            self._transport.write(out)
+        if plain:
+            self._receive_plain(plain)
+        if self._tls.closed_by_peer:
+            self.close()
+
+    def _receive_plain(self, data: bytes) -> None:
+        out, commands = self._feed(self, data)
+        if out:
+            self.write(out)
+        if commands:
+            self._take(commands)
+
+    def _take(self, commands: Sequence[Command]) -> None:
+        holds_back = self._endpoint.holds_back
+        for command in commands:
+            if command.is_response:
+                self._calls.complete(command)
+            elif holds_back and (self._writes_paused or self._backlog):
+                self._backlog.append(command)
+            else:
+                self._handle(command)
+
+    def _handle(self, request: Command) -> None:
+        if not self._endpoint.draining:
+            self._endpoint.dispatcher.dispatch(request, self)
+
+    def _encrypt(self, tls: TlsSession, data: bytes) -> bytes:
+        try:
+            return tls.send(data)
+        except ssl.SSLError as error:
+            self._farewell(error)
+            return b""
+
+    def _farewell(self, error: Exception) -> None:
+        """A failed handshake or a damaged stream: the alert is sent, then it is over."""
+        if self._tls is not None and self._transport is not None:
+            self._transport.write(self._tls.take_outgoing())
+        log.info("closing %s: %s", self.peer_addr, error)
+        if self._transport is not None:
+            self._transport.close()
+
+    def _wake_writers(self) -> None:
+        waiters, self._writable = self._writable, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _ignore(data: bytes) -> None:
+    """Bytes after the end."""

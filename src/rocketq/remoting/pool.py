@@ -1,0 +1,144 @@
+"""The calling side: one connection per address, made when it is needed and made again after it broke."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from rocketq.errors import ConnectionClosedError, RequestTimeoutError, UnreachableError
+from rocketq.protocol.command import Command
+from rocketq.remoting.address import split_addr
+from rocketq.remoting.connection import Connection, Endpoint
+from rocketq.remoting.dispatch import Dispatcher, Hook
+from rocketq.remoting.idle import IdleWatch
+from rocketq.remoting.limits import Limits
+from rocketq.remoting.tls import ClientTls
+
+PoolCloseCallback = Callable[[str, Connection], None]
+
+
+class ConnectionPool:
+    """Requests to peers by address; requests of peers go to the dispatcher. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher | None = None,
+        *,
+        limits: Limits | None = None,
+        tls: ClientTls | None = None,
+        hooks: Sequence[Hook] = (),
+    ) -> None:
+        self._endpoint = Endpoint(
+            dispatcher=dispatcher or Dispatcher(), limits=limits or Limits(), call_hooks=list(hooks)
+        )
+        self._tls: ssl.SSLContext | None = tls.context() if tls is not None else None
+        self._open: dict[str, Connection] = {}
+        self._opening: dict[str, asyncio.Task[Connection]] = {}
+        self._idle: IdleWatch | None = None
+        self._close_callbacks: list[PoolCloseCallback] = []
+        self._closed = False
+
+    def add_close_callback(self, callback: PoolCloseCallback) -> None:
+        """Called with the address and the connection after one is gone."""
+        self._close_callbacks.append(callback)
+
+    async def invoke(self, addr: str, command: Command, timeout_ms: int = 3_000) -> Command:
+        """The answer of the peer, whatever its code; a RemotingError when there is none."""
+        deadline_s = _now_s() + timeout_ms / 1000
+        connection = await self._ready(addr, command, timeout_ms)
+        return await connection.call(command, max(1, int((deadline_s - _now_s()) * 1000)))
+
+    async def invoke_oneway(self, addr: str, command: Command, timeout_ms: int = 3_000) -> None:
+        """Returns when the request is handed to the network."""
+        connection = await self._ready(addr, command, timeout_ms)
+        connection.call_oneway(command)
+
+    async def connection(self, addr: str, timeout_ms: int | None = None) -> Connection:
+        """The connection to this address; UnreachableError when there is none and none can be made."""
+        connection = self._open.get(addr)
+        if connection is not None and not connection.is_closed:
+            return connection
+        connect_ms = self._endpoint.limits.connect_timeout_ms
+        wait_ms = connect_ms if timeout_ms is None else min(timeout_ms, connect_ms)
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                return await asyncio.shield(self._connect_task(addr))  # others may wait for the same one
+        except TimeoutError:
+            raise UnreachableError(addr, f"no connection within {wait_ms} ms") from None
+
+    async def disconnect(self, addr: str) -> None:
+        """Close the connection to this address, if there is one."""
+        if (connection := self._open.pop(addr, None)) is not None:
+            connection.close()
+
+    async def close(self) -> None:
+        """Close all connections; requests that wait get ConnectionClosedError."""
+        self._closed = True
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        if self._idle is not None:
+            self._idle.stop()
+        for connection in list(self._endpoint.connections):
+            connection.close()
+        await self._endpoint.dispatcher.finish(timeout_ms=0)
+        while self._endpoint.connections:
+            await asyncio.sleep(0)
+
+    async def _ready(self, addr: str, command: Command, timeout_ms: int) -> Connection:
+        """A connection whose peer is not behind with reading."""
+        deadline_s = _now_s() + timeout_ms / 1000
+        connection = await self.connection(addr, timeout_ms)
+        if connection.writes_paused:
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await connection.wait_writable()
+            except TimeoutError:
+                raise RequestTimeoutError(addr, command.code, timeout_ms) from None
+        return connection
+
+    def _connect_task(self, addr: str) -> asyncio.Task[Connection]:
+        if self._closed:
+            raise ConnectionClosedError(addr, "the pool is closed")
+        task = self._opening.get(addr)
+        if task is None:
+            task = self._opening[addr] = asyncio.get_running_loop().create_task(self._connect(addr))
+            task.add_done_callback(partial(self._connected, addr))
+        return task
+
+    async def _connect(self, addr: str) -> Connection:
+        host, port = split_addr(addr)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._endpoint.limits.connect_timeout_ms / 1000):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self._endpoint), host, port, ssl=self._tls
+                )
+        except TimeoutError:
+            raise UnreachableError(addr, "no connection in time") from None
+        except OSError as error:  # ssl.SSLError is one
+            raise UnreachableError(addr, error.strerror or str(error) or type(error).__name__) from None
+        return connection
+
+    def _connected(self, addr: str, task: asyncio.Task[Connection]) -> None:
+        self._opening.pop(addr, None)
+        if task.cancelled() or task.exception() is not None:  # asking for it also marks it as seen
+            return
+        connection = task.result()
+        self._open[addr] = connection
+        connection.add_close_callback(partial(self._lost, addr))
+        if self._idle is None:
+            self._idle = IdleWatch(self._endpoint.connections, self._endpoint.limits.idle_ms)
+            self._idle.start()
+
+    def _lost(self, addr: str, connection: Connection) -> None:
+        if self._open.get(addr) is connection:
+            del self._open[addr]
+        for callback in self._close_callbacks:
+            callback(addr, connection)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

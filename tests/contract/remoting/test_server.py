@@ -1,0 +1,429 @@
+"""A live server over loopback: frames, answers, failures, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from rocketq.errors import UnreachableError
+from rocketq.protocol.command import Command, HeaderForm
+from rocketq.protocol.flags import CommandFlag, Language
+from rocketq.protocol.frame import encode_command
+from rocketq.protocol.json_header import encode_json_header
+from rocketq.remoting import Connection, Limits, Server
+
+from .conftest import Run
+from .peers import (
+    BIG,
+    BIG_BYTES,
+    BROKEN,
+    ECHO,
+    FRAME_BYTES,
+    LATE,
+    REFUSED,
+    SILENT,
+    SLOW,
+    STRICT,
+    TOO_BIG,
+    UNKNOWN,
+    make_dispatcher,
+    raw_peer,
+    serving,
+)
+
+
+def request(code: int, opaque: int = 7, **members: object) -> Command:
+    return Command(code=code, opaque=opaque, **members)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", list(HeaderForm))
+def test_interop_1_5_14_an_answer_has_the_opaque_the_form_and_a_version(run: Run, form: HeaderForm) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            answer = await peer.ask(request(ECHO, 42, body=b"hello", ext_fields={"a": "b"}, form=form))
+            assert (answer.opaque, answer.flag, answer.form) == (42, CommandFlag.RESPONSE, form)
+            assert (answer.body, answer.ext_fields) == (b"hello", {"a": "b"})
+            assert answer.version >= 232
+
+    run(main())
+
+
+def test_interop_2_answers_come_in_any_order(run: Run) -> None:
+    """Goal: a request that takes time never delays a later one on the same connection."""
+
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            peer.send(request(SLOW, 1, ext_fields={"seconds": "0.2"}), request(LATE, 2), request(ECHO, 3))
+            assert [(await peer.receive()).opaque for _ in range(3)] == [3, 2, 1]
+
+    run(main())
+
+
+@pytest.mark.parametrize("code", [ECHO, UNKNOWN, BROKEN, STRICT, REFUSED])
+def test_interop_3_a_oneway_request_gets_no_answer(run: Run, code: int) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            peer.send(request(code, 1, flag=CommandFlag.ONEWAY))
+            assert (await peer.ask(request(ECHO, 2))).opaque == 2
+
+    run(main())
+
+
+def test_interop_4_who_ignores_the_answer_but_does_not_say_so_is_answered(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            assert (await peer.ask(request(ECHO, 1, flag=0))).code == 0
+
+    run(main())
+
+
+def test_interop_6_7_ext_values_are_texts_and_numbers_are_small(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            answer = await peer.ask(request(ECHO, ext_fields={"queueId": "3"}))
+            header = json.loads(encode_json_header(answer))
+            assert header["extFields"] == {"queueId": "3"}
+            assert all(-32768 <= header[name] <= 32767 for name in ("code", "version"))
+
+    run(main())
+
+
+def test_interop_8_9_headers_of_other_clients_are_read(run: Run) -> None:
+    """Goal: numbers and booleans as ext values, unknown members, an empty remark, an unknown language."""
+    header = (
+        b'{"code":%d,"flag":0,"opaque":5,"language":"COBOL","version":1,"remark":"","more":[1],'
+        b'"extFields":{"queueId":3,"k":false,"other":"x"}}' % ECHO
+    )
+    frame = (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            peer.send_bytes(frame)
+            answer = await peer.receive()
+            assert answer.ext_fields == {"queueId": "3", "k": "false", "other": "x"}
+
+    run(main())
+
+
+def test_interop_10_the_largest_frame_is_taken_and_a_larger_one_closes(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server:
+            async with raw_peer(server.addr) as peer:
+                head = len(encode_command(request(SILENT, body=b"")))
+                frame = encode_command(request(SILENT, body=bytes(FRAME_BYTES - head)))
+                assert len(frame) == FRAME_BYTES
+                peer.send_bytes(frame)
+                assert (await peer.ask(request(ECHO, 9))).opaque == 9
+            async with raw_peer(server.addr) as peer:
+                peer.send_bytes((FRAME_BYTES - 3).to_bytes(4, "big"))
+                assert await peer.is_closed_by_peer()
+
+    run(main())
+
+
+def test_interop_11_frames_byte_by_byte_and_many_at_once(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            for byte in encode_command(request(ECHO, 1, body=b"slow")):
+                peer.send_bytes(bytes([byte]))
+                await peer.writer.drain()
+                await asyncio.sleep(0)
+            assert (await peer.receive()).body == b"slow"
+            peer.send(*(request(ECHO, opaque) for opaque in range(1000)))
+            assert [(await peer.receive()).opaque for _ in range(1000)] == list(range(1000))
+
+    run(main())
+
+
+def test_interop_12_an_unknown_code_is_answered_with_3(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            answer = await peer.ask(request(UNKNOWN))
+            assert answer.code == 3
+            assert str(UNKNOWN) in (answer.remark or "")
+
+    run(main())
+
+
+def test_interop_13_a_missing_field_is_answered_with_1_and_the_connection_stays(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            answer = await peer.ask(request(STRICT, 1, ext_fields={"namespace": "N"}))
+            assert answer.code == 1
+            assert "key" in (answer.remark or "")
+            assert (await peer.ask(request(ECHO, 2))).opaque == 2
+
+    run(main())
+
+
+def test_a_failing_handler_is_code_1_and_a_refusal_its_own_code(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            answer = await peer.ask(request(BROKEN))
+            assert (answer.code, answer.remark) == (1, "ZeroDivisionError: not foreseen")
+            answer = await peer.ask(request(REFUSED))
+            assert (answer.code, answer.remark, answer.ext_fields) == (16, "not for you", {"why": "test"})
+            answer = await peer.ask(request(TOO_BIG))
+            assert answer.code == 1
+            assert "limit" in (answer.remark or "")
+
+    run(main())
+    assert "request 9006 failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00\x00\x00\x04\x00\x00\x00\x00",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x10\x00\x00\x00\xff" + bytes(12),
+        b"\x00\x00\x00\x08\x00\x00\x00\x04nope",
+        b"\x00\x00\x00\x08\x07\x00\x00\x04{}  ",
+        b"\x00\x00\x00\x07\x01\x00\x00\x03\x00\x01\x02",
+        b"\x00\x00\x00\x06\x00\x00\x00\x02[]",
+    ],
+)
+def test_garbage_closes_its_connection_and_no_other(run: Run, garbage: bytes) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as other:
+            async with raw_peer(server.addr) as peer:
+                peer.send_bytes(garbage)
+                assert await peer.is_closed_by_peer()
+            assert (await other.ask(request(ECHO))).code == 0
+
+    run(main())
+
+
+def test_requests_before_garbage_are_answered(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            peer.send_bytes(encode_command(request(ECHO, 1)) + b"\xff\xff\xff\xff garbage")
+            assert (await peer.receive()).opaque == 1
+            assert await peer.is_closed_by_peer()
+
+    run(main())
+
+
+def test_half_a_frame_then_the_end(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server:
+            for end in (1, 4, 5, 30):
+                async with raw_peer(server.addr) as peer:
+                    peer.send_bytes(encode_command(request(ECHO))[:end])
+                    await peer.writer.drain()
+            async with raw_peer(server.addr) as peer:
+                assert (await peer.ask(request(ECHO))).code == 0
+                assert len(server.connections) == 1
+
+    run(main())
+
+
+def test_a_thousand_idle_connections(run: Run) -> None:
+    """Goal: they cost little and keep nobody from being served."""
+
+    async def main() -> None:
+        async with serving() as server:
+            idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(1000)]
+            async with raw_peer(server.addr) as peer:
+                assert (await peer.ask(request(ECHO))).code == 0
+                assert len(server.connections) == 1001
+            for _, writer in idle:
+                writer.close()
+            await asyncio.gather(*(writer.wait_closed() for _, writer in idle))
+
+    run(main())
+
+
+def test_interop_15_silence_closes_and_a_heartbeat_keeps(run: Run) -> None:
+    async def main() -> None:
+        server_with_quiet_limit = serving(limits=Limits(idle_ms=400))
+        async with server_with_quiet_limit as server, raw_peer(server.addr) as quiet, raw_peer(server.addr) as alive:
+            for _ in range(8):
+                assert (await alive.ask(request(ECHO))).code == 0
+                await asyncio.sleep(0.1)
+            assert await quiet.is_closed_by_peer(timeout_s=0.1)
+            assert (await alive.ask(request(ECHO))).code == 0
+
+    run(main())
+
+
+def test_a_slow_reader_holds_up_only_itself(run: Run) -> None:
+    """Goal: 4,000 requests for 1 GB of answers, unread: the server keeps little of it, and serves others."""
+
+    async def main() -> None:
+        limits = Limits(write_high_bytes=1 << 20)
+        async with serving(limits=limits) as server, raw_peer(server.addr) as slow, raw_peer(server.addr) as other:
+            slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            slow.send(*(request(BIG, opaque) for opaque in range(4000)))
+            await asyncio.sleep(0.3)
+            (connection,) = (one for one in server.connections if one.unsent_bytes)
+            assert connection.writes_paused
+            assert connection.unsent_bytes < (1 << 20) + 2 * BIG_BYTES
+            assert (await other.ask(request(ECHO))).code == 0
+            slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            assert [(await slow.receive()).opaque for _ in range(100)] == list(range(100))
+            assert connection.unsent_bytes < (1 << 20) + 2 * BIG_BYTES
+
+    run(main())
+
+
+def test_a_peer_that_never_reads_is_dropped_at_the_limit(run: Run) -> None:
+    """Goal: what handlers answer late, and what we push, does not pile up without end."""
+
+    async def main() -> None:
+        limits = Limits(write_high_bytes=1 << 16, write_bytes_max=4 << 20)
+        async with serving(limits=limits) as server, raw_peer(server.addr) as peer:
+            assert (await peer.ask(request(ECHO))).code == 0
+            (connection,) = server.connections
+            peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            for _ in range(1000):
+                connection.send(request(ECHO, body=bytes(BIG_BYTES)))
+                await asyncio.sleep(0)
+            assert connection.is_closed
+            assert connection.unsent_bytes == 0
+
+    run(main())
+
+
+def test_interop_17_too_many_handlers_at_once_are_answered_with_2(run: Run) -> None:
+    async def main() -> None:
+        async with serving(make_dispatcher(handlers_max=10)) as server, raw_peer(server.addr) as peer:
+            peer.send(*(request(SLOW, opaque, ext_fields={"seconds": "0.2"}) for opaque in range(12)))
+            answers = [await peer.receive() for _ in range(12)]
+            assert [answer.code for answer in answers] == [2, 2] + [0] * 10
+            assert (answers[0].remark or "").startswith("[OVERLOAD]")
+            assert (await peer.ask(request(ECHO))).code == 0
+
+    run(main())
+
+
+def test_a_guard_refuses_before_the_handler_runs(run: Run) -> None:
+    async def main() -> None:
+        dispatcher = make_dispatcher()
+        dispatcher.guards.append(lambda command, connection: command.answer(16, remark="no") if command.body else None)
+        async with serving(dispatcher) as server, raw_peer(server.addr) as peer:
+            assert (await peer.ask(request(BROKEN, body=b"x"))).code == 16
+            assert (await peer.ask(request(ECHO))).code == 0
+
+    run(main())
+
+
+def test_hooks_see_every_request_and_its_answer(run: Run) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+
+    class Recorder:
+        def before(self, connection: Connection, request: Command) -> None:
+            seen.append(("before", request.code, None))
+
+        def after(self, connection: Connection, request: Command, response: Command | None) -> None:
+            seen.append(("after", request.code, response and response.code))
+            raise RuntimeError("a hook's fault is its own")
+
+    async def main() -> None:
+        dispatcher = make_dispatcher()
+        dispatcher.hooks.append(Recorder())
+        async with serving(dispatcher) as server, raw_peer(server.addr) as peer:
+            for code in (ECHO, LATE, UNKNOWN):
+                await peer.ask(request(code))
+
+    run(main())
+    assert seen == [
+        entry
+        for code, answer in ((ECHO, 0), (LATE, 0), (UNKNOWN, 3))
+        for entry in (("before", code, None), ("after", code, answer))
+    ]
+
+
+def test_a_connection_knows_its_peer(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            await peer.ask(request(ECHO, language=Language.GO, version=317))
+            (connection,) = server.connections
+            assert (connection.peer_host, connection.language, connection.version) == ("127.0.0.1", Language.GO, 317)
+            assert connection.peer_port == peer.writer.get_extra_info("sockname")[1]
+            assert connection.local_port == server.port
+            assert connection.client_id is None
+
+    run(main())
+
+
+def test_a_drain_lets_handlers_finish_and_answers_go_out(run: Run) -> None:
+    async def main() -> None:
+        server = Server(make_dispatcher())
+        await server.start("127.0.0.1", 0)
+        async with raw_peer(server.addr) as peer:
+            peer.send(request(SLOW, 1, ext_fields={"seconds": "0.3"}), request(BIG, 2))
+            await peer.writer.drain()
+            await asyncio.sleep(0.1)
+            stop = asyncio.create_task(server.stop(drain_ms=5_000))
+            await asyncio.sleep(0.05)
+            peer.send(request(ECHO, 3))  # too late
+            with pytest.raises(OSError):
+                await asyncio.open_connection("127.0.0.1", server.port)
+            assert {(await peer.receive()).opaque for _ in range(2)} == {1, 2}
+            assert await peer.is_closed_by_peer()
+            await stop
+
+    run(main())
+
+
+def test_a_drain_ends_in_time_whatever_handlers_and_peers_do(run: Run) -> None:
+    async def main() -> None:
+        server = Server(make_dispatcher())
+        await server.start("127.0.0.1", 0)
+        async with raw_peer(server.addr) as stuck, raw_peer(server.addr) as deaf:
+            stuck.send(request(SLOW, ext_fields={"seconds": "60"}))
+            deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            deaf.send(*(request(BIG) for _ in range(100)))
+            await asyncio.sleep(0.2)
+            await asyncio.wait_for(server.stop(drain_ms=300), 5)
+            assert not server.connections
+
+    run(main())
+
+
+def test_a_feed_may_answer_by_itself(run: Run) -> None:
+    """Goal: the seam of the hot path: bytes once per read in, (bytes to write, commands for the handlers) out."""
+    reads: list[bytes] = []
+
+    def feed(connection: Connection, data: bytes) -> tuple[bytes, list[Command]]:
+        reads.append(data)
+        return (data[::-1], []) if data.startswith(b"\x00hot") else (b"", [request(ECHO, 5)])
+
+    async def main() -> None:
+        async with serving(feed=feed) as server, raw_peer(server.addr) as peer:
+            peer.send_bytes(b"\x00hot")
+            assert await peer.reader.readexactly(4) == b"toh\x00"
+            peer.send_bytes(b"\x00cold")
+            assert (await peer.receive()).opaque == 5
+
+    run(main())
+    assert reads == [b"\x00hot", b"\x00cold"]
+
+
+def test_a_fault_in_a_feed_ends_its_connection_only(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    def feed(connection: Connection, data: bytes) -> tuple[bytes, list[Command]]:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with serving(feed=feed) as server:
+            for _ in range(2):
+                async with raw_peer(server.addr) as peer:
+                    peer.send_bytes(b"\x00")
+                    assert await peer.is_closed_by_peer()
+
+    run(main())
+    assert "reading from 127.0.0.1" in caplog.text
+
+
+def test_a_port_in_use_is_said_so(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server:
+            with pytest.raises(UnreachableError) as caught:
+                await Server(make_dispatcher()).start("127.0.0.1", server.port)
+            assert caught.value.addr == server.addr
+
+    run(main())
