@@ -11,7 +11,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.index_units import IndexTail, key_hash
+    from rocketq.kernel.index_units import key_hash
     from rocketq.kernel.primitives import (
         body_crc,
         copy_bytes,
@@ -141,7 +141,9 @@ class Appender:
         size: cython.Py_ssize_t
         kind: cython.int = sys_flag & 0xC
         queued: cython.bint = kind == 0 or kind == 0x8
-        sys_flag = (sys_flag & ~0x30) | (0x10 if len(born_host) == 20 else 0) | (0x20 if len(self._store_host) == 20 else 0)
+        sys_flag = (
+            (sys_flag & ~0x30) | (0x10 if len(born_host) == 20 else 0) | (0x20 if len(self._store_host) == 20 else 0)
+        )
         size = record_size(body_len, len(queue.topic), properties_len, sys_flag)
         if size + 8 > self.segment.size - self.position:
             return SEGMENT_FULL
@@ -239,7 +241,14 @@ class Appender:
             queue.touched = True
             self.touched.append(queue)
 
-    def measure_batch(self, payload: bytes, topic_len: cython.Py_ssize_t, extra: bytes, sys_flag: cython.int, body_max: cython.Py_ssize_t):
+    def measure_batch(
+        self,
+        payload: bytes,
+        topic_len: cython.Py_ssize_t,
+        extra: bytes,
+        sys_flag: cython.int,
+        body_max: cython.Py_ssize_t,
+    ):
         """(messages, bytes of their records), or (BATCH_MALFORMED | BATCH_ITEM_TOO_LARGE, position)."""
         p: cython.p_uchar = payload
         at: cython.Py_ssize_t = 0

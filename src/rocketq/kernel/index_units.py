@@ -187,11 +187,21 @@ class IndexTail:
         if not equal_bytes(heads, 0, self.p, 40, self.slots * 4):
             return "the slots do not point to the newest unit of each chain"
         at = 40 + self.slots * 4 + self.count * 20
-        if skip_zeros(self.p, at, 40 + self.slots * 4 + self.units_max * 20) < 40 + self.slots * 4 + self.units_max * 20:
+        if (
+            skip_zeros(self.p, at, 40 + self.slots * 4 + self.units_max * 20)
+            < 40 + self.slots * 4 + self.units_max * 20
+        ):
             return "there is something behind the last unit"
         return None
 
-    def cut_to(self, count: cython.longlong, begin_ms: cython.longlong, begin_offset: cython.longlong, end_ms: cython.longlong, end_offset: cython.longlong):
+    def cut_to(
+        self,
+        count: cython.longlong,
+        begin_ms: cython.longlong,
+        begin_offset: cython.longlong,
+        end_ms: cython.longlong,
+        end_offset: cython.longlong,
+    ):
         """Go back to an earlier state: forget the units from `count` on and make the slots anew from those that stay."""
         number: cython.longlong
         at: cython.Py_ssize_t

@@ -33,7 +33,9 @@ def load_kernel() -> bool:
 
 
 def _choose(wanted: str) -> bool:
-    missing = [name for name in MODULES if not any((_HERE / f"{name}{suffix}").exists() for suffix in EXTENSION_SUFFIXES)]
+    missing = [
+        name for name in MODULES if not any((_HERE / f"{name}{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
+    ]
     if wanted not in ("", "compiled", "interpreted"):
         raise ImportError(f"{CHOICE_VARIABLE}={wanted}: say compiled or interpreted")
     if wanted == "compiled" and missing:

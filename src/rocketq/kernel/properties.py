@@ -1,7 +1,7 @@
 """What the store reads in a message's properties: tags, keys, the unique key and the delay level.
 
-    properties := item *( 0x02 item ) [ 0x02 ]
-    item       := name 0x01 value          an item without 0x01 is no property; the last of a name wins
+properties := item *( 0x02 item ) [ 0x02 ]
+item       := name 0x01 value          an item without 0x01 is no property; the last of a name wins
 """
 
 from __future__ import annotations

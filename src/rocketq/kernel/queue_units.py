@@ -1,6 +1,6 @@
 """The consume queue's units: 20 bytes each, unit n of a queue at byte 20 * n of its endless file.
 
-    unit := logOffset:i64 size:i32 tagsCode:i64
+unit := logOffset:i64 size:i32 tagsCode:i64
 """
 
 from __future__ import annotations
@@ -86,7 +86,13 @@ def unit_at(units: MappedBuffer, index: cython.Py_ssize_t):
     return load_i64(units.p, index * 20), load_i32(units.p, index * 20 + 8), load_i64(units.p, index * 20 + 12)
 
 
-def put_unit_at(units: MappedBuffer, index: cython.Py_ssize_t, log_offset: cython.longlong, size: cython.int, tags_code: cython.longlong):
+def put_unit_at(
+    units: MappedBuffer,
+    index: cython.Py_ssize_t,
+    log_offset: cython.longlong,
+    size: cython.int,
+    tags_code: cython.longlong,
+):
     """Overwrite a file's unit."""
     if index < 0 or (index + 1) * 20 > units.size:
         raise IndexError(f"unit {index} of a file of {units.size // 20}")
@@ -115,7 +121,9 @@ def first_real_unit(units: MappedBuffer, start: cython.Py_ssize_t, stop: cython.
     return stop
 
 
-def first_unit_from(units: MappedBuffer, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, log_offset: cython.longlong):
+def first_unit_from(
+    units: MappedBuffer, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, log_offset: cython.longlong
+):
     """Index of the first unit in [start, stop) whose record lies at or behind `log_offset`, or `stop`. Fillers of old
     files (log offset 0) count as before everything. Log offsets grow with the index, so this is a binary search."""
     low: cython.Py_ssize_t = start

@@ -1,9 +1,9 @@
 """The record of the commit log: parse and check one, find the next good one behind damage.
 
-    record := totalSize:i32 magic:i32 bodyCRC:i32 queueId:i32 flag:i32 queueOffset:i64 logOffset:i64 sysFlag:i32
-              bornMs:i64 bornHost:(4|16)+i32 storeMs:i64 storeHost:(4|16)+i32 reconsumeTimes:i32 preparedOffset:i64
-              bodyLength:i32 body topicLength:(i8 | i16 with the V2 magic) topic propertiesLength:i16 properties
-    blank  := totalSize:i32 BLANK_MAGIC:i32 anything, up to the end of the file
+record := totalSize:i32 magic:i32 bodyCRC:i32 queueId:i32 flag:i32 queueOffset:i64 logOffset:i64 sysFlag:i32
+          bornMs:i64 bornHost:(4|16)+i32 storeMs:i64 storeHost:(4|16)+i32 reconsumeTimes:i32 preparedOffset:i64
+          bodyLength:i32 body topicLength:(i8 | i16 with the V2 magic) topic propertiesLength:i16 properties
+blank  := totalSize:i32 BLANK_MAGIC:i32 anything, up to the end of the file
 """
 
 from __future__ import annotations

@@ -135,7 +135,11 @@ class Scanner:
         topic_at: cython.Py_ssize_t = self.view.topic_at
         queue_id: cython.int = self.view.queue_id
         by_id: list = self._last_queues
-        if by_id is None or len(self._last_topic) != topic_len or not equal_bytes(p, topic_at, self._last_topic, 0, topic_len):
+        if (
+            by_id is None
+            or len(self._last_topic) != topic_len
+            or not equal_bytes(p, topic_at, self._last_topic, 0, topic_len)
+        ):
             if cython.compiled:
                 self._last_topic = p[topic_at : topic_at + topic_len]
             else:
@@ -164,7 +168,11 @@ class Scanner:
         if queue.next_offset >= queue.file_end:
             queue.owner.attach_file()
         at = (queue.next_offset - queue.file_first) * 20
-        if load_i64(queue.p, at) == self.view.log_offset and load_i32(queue.p, at + 8) == self.view.size and load_i64(queue.p, at + 12) == code:
+        if (
+            load_i64(queue.p, at) == self.view.log_offset
+            and load_i32(queue.p, at + 8) == self.view.size
+            and load_i64(queue.p, at + 12) == code
+        ):
             queue.log_end = self.view.log_offset + self.view.size
             queue.next_offset += 1
         elif self.compare_only:
@@ -177,7 +185,9 @@ class Scanner:
         return 0
 
 
-def check_index_units(index: IndexTail, log: LogMap, first: cython.longlong, log_start: cython.longlong, before_ms: cython.longlong):
+def check_index_units(
+    index: IndexTail, log: LogMap, first: cython.longlong, log_start: cython.longlong, before_ms: cython.longlong
+):
     """Number of the first unit from `first` on that its record does not bear out, by key or time (0 when all are), and the
     log offset whose segment must be mapped to go on (-1 when none). `before_ms` is the end of the file before this one,
     from which the first unit's time is counted; -1 when that is not known."""
@@ -202,9 +212,13 @@ def check_index_units(index: IndexTail, log: LogMap, first: cython.longlong, log
         if not has_key_hash(segment.p, view, spans, load_i32(index.p, at)):
             return number, -1
         seconds = max(view.store_ms - (before_ms if number == 1 else index.begin_ms), 0) // 1000
-        if load_i32(index.p, at + 12) != seconds and not (number == 1 and (before_ms < 0 or load_i32(index.p, at + 12) == 0)):
+        if load_i32(index.p, at + 12) != seconds and not (
+            number == 1 and (before_ms < 0 or load_i32(index.p, at + 12) == 0)
+        ):
             return number, -1
-        if (number == 1 and view.store_ms != index.begin_ms) or (number == index.count - 1 and view.store_ms != index.end_ms):
+        if (number == 1 and view.store_ms != index.begin_ms) or (
+            number == index.count - 1 and view.store_ms != index.end_ms
+        ):
             return number, -1
     return 0, -1
 
@@ -224,7 +238,9 @@ def has_key_hash(p, view, spans, hashed):
     return False
 
 
-def walk_records(buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.Py_ssize_t, view: RecordView, check_crc: cython.bint):
+def walk_records(
+    buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.Py_ssize_t, view: RecordView, check_crc: cython.bint
+):
     """Step over good records without dispatching; (how it stopped, where, records, start of the last)."""
     state: cython.int
     count: cython.longlong = 0

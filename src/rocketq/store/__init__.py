@@ -12,9 +12,9 @@ __all__ = [
     "QueryResult",
     "ReadResult",
     "ReadStatus",
-    "Store",
-    "StoreConfig",
     "StateFile",
     "StateFiles",
+    "Store",
+    "StoreConfig",
     "tag_code",
 ]

@@ -38,9 +38,7 @@ class Checkpoint:
         return cls(*_FIELDS.unpack_from(data)) if len(data) >= _FIELDS.size else cls()
 
     def save(self, path: Path, disk: Disk) -> None:
-        data = _FIELDS.pack(
-            self.log_ms, self.queues_ms, self.index_ms, self.master_flushed_offset, self.confirm_offset
-        )
+        data = _FIELDS.pack(self.log_ms, self.queues_ms, self.index_ms, self.master_flushed_offset, self.confirm_offset)
         disk.replace(path, data.ljust(CHECKPOINT_BYTES, b"\0"))
 
 

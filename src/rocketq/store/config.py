@@ -108,7 +108,9 @@ class StoreConfig:
         )
         require(0 < self.disk_force_clean_ratio <= self.disk_refuse_ratio <= 1, "disk ratios must rise up to 1")
         hours = self.delete_when.split(";")
-        require(all(h.strip().isdigit() and int(h) < 24 for h in hours), f"deleteWhen {self.delete_when!r}: hours 00-23")
+        require(
+            all(h.strip().isdigit() and int(h) < 24 for h in hours), f"deleteWhen {self.delete_when!r}: hours 00-23"
+        )
         parse_delay_levels(self.delay_levels)
 
     @property
@@ -135,7 +137,9 @@ class StoreConfig:
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> StoreConfig:
         """From Apache's keys; keys that are not the store's are left to others. `given` wins."""
         known = {item.metadata["key"]: item for item in fields(cls) if "key" in item.metadata}
-        values = {known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known}
+        values = {
+            known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known
+        }
         return cls(**(values | given))
 
 

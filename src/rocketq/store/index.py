@@ -60,9 +60,10 @@ class IndexFile:
         return IndexState(self.path.name, tail.count, tail.begin_ms, tail.begin_offset, tail.end_ms, tail.end_offset)
 
     def flush(self) -> bool:
-        if self.tail.count <= self.flushed_count:
-            return False
+        """Sync the file if keys were added; one that was deleted meanwhile needs no sync."""
         count = self.tail.count
+        if count <= self.flushed_count or not self.path.exists():
+            return False
         self._disk.sync(self.path)
         self.flushed_count = count
         return True
@@ -88,7 +89,9 @@ class Index:
         self.files = []
         if not self.path.is_dir():
             return
-        for path in sorted(path for path in self.path.iterdir() if path.name.isdigit() and len(path.name) == NAME_DIGITS):
+        for path in sorted(
+            path for path in self.path.iterdir() if path.name.isdigit() and len(path.name) == NAME_DIGITS
+        ):
             if path.stat().st_size == self._config.index_file_bytes:
                 self.files.append(IndexFile(path, self._config, self._disk))
             else:
@@ -214,8 +217,7 @@ class Index:
 
     def flush(self) -> None:
         for file in list(self.files):
-            if file.path.exists():
-                file.flush()
+            file.flush()
 
     def drop_idle_mappings(self) -> None:
         for file in self.files[:-1]:

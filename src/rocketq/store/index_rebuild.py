@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable
 
 from rocketq.kernel.index_units import IndexTail
 from rocketq.kernel.records import BLANK, MESSAGE, RecordView, find_next_record
@@ -37,21 +36,24 @@ class IndexRebuild:
     def stop(self) -> None:
         self._stopping.set()
 
-    def run(self, on_done: Callable[[], None]) -> None:
-        """Build, move in, tell; nothing is left behind when stopped before that."""
+    def run(self) -> bool:
+        """Build and move in; False, and nothing left behind, when it was stopped or failed before that."""
         shutil.rmtree(self._path, ignore_errors=True)
         try:
             if not self._build():
-                return
+                return False
             for file in reversed(self._files):
                 file.flush()
                 self._index.take_in(file)
-            on_done()
-            log.info("index: log range [%d, %d) is indexed again", self._missing.start, self._missing.end)
         except OSError as error:
-            log.error("index: log range [%d, %d) could not be indexed: %s", self._missing.start, self._missing.end, error)
+            log.error(
+                "index: log range [%d, %d) could not be indexed: %s", self._missing.start, self._missing.end, error
+            )
+            return False
         finally:
             shutil.rmtree(self._path, ignore_errors=True)
+        log.info("index: log range [%d, %d) is indexed again", self._missing.start, self._missing.end)
+        return True
 
     def _build(self) -> bool:
         position = self._missing.start

@@ -31,7 +31,12 @@ class Queries:
     """Reads see nothing behind `visible_to()`."""
 
     def __init__(
-        self, config: StoreConfig, commit_log: CommitLog, queues: QueueTable, index: Index, visible_to: Callable[[], int]
+        self,
+        config: StoreConfig,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        index: Index,
+        visible_to: Callable[[], int],
     ) -> None:
         self._config = config
         self._log = commit_log

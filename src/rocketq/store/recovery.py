@@ -14,21 +14,19 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from rocketq.errors import StoreError
-from rocketq.kernel.queue_units import QueueTail
 from rocketq.kernel.records import BAD_CRC, BLANK, MESSAGE, RecordView, find_next_record
-from rocketq.kernel.scanner import Scanner
 from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import UNIT_BYTES, StoreConfig
 from rocketq.store.consume_queue import UNKNOWN, ConsumeQueue
+from rocketq.store.dispatch import Dispatcher
 from rocketq.store.index import Index
-from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
+from rocketq.store.queue_table import QueueTable
 from rocketq.store.recovery_point import QueueState, RecoveryPoint
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 STEP_BYTES = 32 << 20
-RECORD_BYTES_MIN = 91
 
 
 @dataclass(slots=True)
@@ -54,80 +52,12 @@ class RecoveryReport:
         log.warning("recovery: %s", text)
 
 
-class Dispatcher:
-    """Brings records of the log to queues and index, as often as needed; decides about those that do not fit."""
-
-    def __init__(self, config: StoreConfig, commit_log: CommitLog, queues: QueueTable, index: Index) -> None:
-        self._log = commit_log
-        self._queues = queues
-        self._index = index
-        self.scanner = Scanner(self._resolve, self._misfit, index.roll)
-        self.scanner.delays_ms = config.delays_ms
-        self.misplaced = 0
-
-    def _resolve(self, topic: bytes, queue_id: int) -> QueueTail | None:
-        name = safe_topic(topic)
-        if name is None or not 0 <= queue_id <= QUEUE_ID_MAX:
-            self.misplaced += 1
-            log.error("dispatch: a record names topic %r and queue %d, which cannot be: it stays out of any queue", topic, queue_id)
-            return None
-        known = self._queues.get(name, queue_id)
-        if known is None:
-            known = self._queues.find_or_make(name, queue_id)
-            known.files.load()
-        return known.tail
-
-    def _misfit(self, tail: QueueTail, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
-        """A record whose queue offset is not the next: the first of its queue, a known one, one behind a loss, or one
-        of a queue that was deleted and started again."""
-        queue = cast(ConsumeQueue, tail.owner)
-        expected = tail.next_offset
-        if expected == UNKNOWN or (expected == 0 and len(queue.files) == 0):
-            queue.begin_at(queue_offset)
-        elif queue_offset > expected:
-            if queue_offset - expected > self._lost_records_max(tail.log_end, log_offset):
-                self.misplaced += 1
-                log.error("dispatch: the record at %d says offset %d of %r, where %d comes next and nothing is missing: "
-                          "it stays out of the queue", log_offset, queue_offset, queue, expected)  # fmt: skip
-                return
-            queue.fill_to(queue_offset)
-        else:
-            if queue_offset < 0 or log_offset < tail.log_end:
-                return
-            if queue_offset > 0:
-                log.warning("dispatch: offset %d of %r was given twice: the newer message, at %d, has it", queue_offset, queue, log_offset)
-                if queue.unit(queue_offset) is not None:
-                    queue.put_at(queue_offset, log_offset, size, tags_code)
-                return
-            queue.begin_at(0)
-        queue.make_room(1)
-        tail.put_next(log_offset, size, tags_code)
-        self._touch(tail)
-
-    def _touch(self, tail: QueueTail) -> None:
-        if not tail.touched:
-            tail.touched = True
-            self.scanner.touched.append(tail)
-
-    def _lost_records_max(self, start: int, end: int) -> int:
-        """How many records may have been lost between two log offsets: what fits in the holes there."""
-        lost = sum(min(hole.end, end) - max(hole.start, start) for hole in self._log.holes if hole.start < end and hole.end > start)
-        return lost // RECORD_BYTES_MIN
-
-
-def safe_topic(topic: bytes) -> str | None:
-    """The topic as a directory name, or None for bytes that cannot be one."""
-    try:
-        name = topic.decode()
-    except UnicodeDecodeError:
-        return None
-    return name if name not in ("", ".", "..") and not set("/\0") & set(name) else None
-
-
 class Recovery:
     """One opening. Works on the store's own parts, before anybody else may."""
 
-    def __init__(self, config: StoreConfig, commit_log: CommitLog, queues: QueueTable, index: Index, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, config: StoreConfig, commit_log: CommitLog, queues: QueueTable, index: Index, dispatcher: Dispatcher
+    ) -> None:
         self._config = config
         self._log = commit_log
         self._queues = queues
@@ -181,7 +111,9 @@ class Recovery:
                 raise StoreError(f"{files.path_of(start)} has {size} bytes, mappedFileSizeCommitLog is {wanted}: "
                                  "the store was written with another size")  # fmt: skip
             elif size < wanted:
-                self.report.note(f"log file {files.path_of(start).name} has {size} of {wanted} bytes: what it holds is kept")
+                self.report.note(
+                    f"log file {files.path_of(start).name} has {size} of {wanted} bytes: what it holds is kept"
+                )
                 files.disk.extend(files.path_of(start), wanted)
 
     def _repair_queue_files(self) -> None:
@@ -190,7 +122,9 @@ class Recovery:
             files = queue.files
             if all(start % files.file_bytes == 0 and files.size_of(start) == files.file_bytes for start in files):
                 continue
-            self.report.note(f"queue {queue!r} has a file of another size than {files.file_bytes}: it is rebuilt from the log")
+            self.report.note(
+                f"queue {queue!r} has a file of another size than {files.file_bytes}: it is rebuilt from the log"
+            )
             self._end_hints[queue] = max((_written_end(queue, start) for start in files), default=0)
             for start in list(files):
                 files.remove(start)
@@ -235,7 +169,10 @@ class Recovery:
             if state.end_offset == 0 or (len(queue.files) == 0 and state.min_offset == state.end_offset):
                 continue
             queue.tail.next_offset = state.end_offset
-            if not _is_contiguous(queue, state) or (queue.last_unit() or ())[:2] != (state.last_log_offset, state.last_size):
+            if not _is_contiguous(queue, state) or (queue.last_unit() or ())[:2] != (
+                state.last_log_offset,
+                state.last_size,
+            ):
                 return f"queue {queue!r} does not end as the recovery point says"
         return None
 
@@ -248,7 +185,9 @@ class Recovery:
                 continue
             queue.tail.next_offset = queue.flushed_offset = state.end_offset
             queue.min_offset = state.min_offset
-            queue.tail.log_end = state.last_log_offset + state.last_size if state.last_size < 0x7FFFFFFF else state.last_log_offset
+            queue.tail.log_end = (
+                state.last_log_offset + state.last_size if state.last_size < 0x7FFFFFFF else state.last_log_offset
+            )
             if point.log_start != self._log.start:
                 queue.correct_min(self._log.start)
         self._log.holes = [LogRange(*hole) for hole in point.holes if hole[1] > self._log.start]
@@ -277,7 +216,9 @@ class Recovery:
 
     def _lack_index(self, missing: LogRange) -> None:
         self.report.missing_index = missing
-        self.report.note(f"the index lacks the log from {missing.start} to {missing.end}: it is built in the background")
+        self.report.note(
+            f"the index lacks the log from {missing.start} to {missing.end}: it is built in the background"
+        )
 
     def _keep_sound_index(self) -> None:
         """Without a recovery point every index file is checked; from the first bad one on they are built anew."""
@@ -352,7 +293,9 @@ class Recovery:
         if hole.size <= 0:
             return
         self._log.holes.append(hole)
-        self.report.note(f"the log is damaged from {hole.start} to {hole.end} ({hole.size} bytes): {why}; the rest is served")
+        self.report.note(
+            f"the log is damaged from {hole.start} to {hole.end} ({hole.size} bytes): {why}; the rest is served"
+        )
 
     # Settling
 
@@ -421,5 +364,9 @@ def _written_end(queue: ConsumeQueue, start: int) -> int:
     """Queue offset behind the last unit in a file whose size is wrong, read without mapping it."""
     data = queue.files.path_of(start).read_bytes()
     whole = len(data) // UNIT_BYTES
-    written = [n for n in range(whole) if int.from_bytes(data[n * UNIT_BYTES + 8 : n * UNIT_BYTES + 12], "big", signed=True) > 0]
+    written = [
+        n
+        for n in range(whole)
+        if int.from_bytes(data[n * UNIT_BYTES + 8 : n * UNIT_BYTES + 12], "big", signed=True) > 0
+    ]
     return start // UNIT_BYTES + written[-1] + 1 if written else 0

@@ -53,7 +53,9 @@ class Retention:
     `keep_from` is a log position that replicas or others still need: nothing at or behind it is deleted.
     """
 
-    def __init__(self, config: StoreConfig, disk: Disk, commit_log: CommitLog, on_deleted: Callable[[LogRange], None]) -> None:
+    def __init__(
+        self, config: StoreConfig, disk: Disk, commit_log: CommitLog, on_deleted: Callable[[LogRange], None]
+    ) -> None:
         self._config = config
         self._disk = disk
         self._log = commit_log

@@ -29,6 +29,7 @@ class StateFile(Generic[State]):
         self._kind = kind
         self._disk = disk
         self._loaded = False
+        self._file_is_good = True  # a damaged file must not become the backup of a good one
 
     @property
     def backup(self) -> Path:
@@ -48,12 +49,15 @@ class StateFile(Generic[State]):
             except (ProtocolError, StoreError, OSError) as error:
                 troubles.append(f"{path}: {error}")
                 continue
+            self._file_is_good = not troubles
             if troubles:
                 log.warning("%s; the backup is used instead", troubles[0])
             self._loaded = True
             return state
         if troubles:
-            raise DamagedStateError("cannot be read: " + "; ".join(troubles) + ". Nothing was changed; repair or remove the file")
+            raise DamagedStateError(
+                "cannot be read: " + "; ".join(troubles) + ". Nothing was changed; repair or remove the file"
+            )
         self._loaded = True
         return self._kind()
 
@@ -61,12 +65,13 @@ class StateFile(Generic[State]):
         """Replace the file in one step; what it held before becomes the backup."""
         if not self._loaded:
             raise StoreError(f"{self.path} was not loaded, so it is not saved")
-        if self.path.exists():
+        if self.path.exists() and self._file_is_good:
             spare = self.backup.with_name(self.backup.name + ".tmp")
             spare.unlink(missing_ok=True)
             os.link(self.path, spare)
             os.replace(spare, self.backup)
         self._disk.replace(self.path, dumps(state.to_json(), pretty=True))
+        self._file_is_good = True
 
 
 class StateFiles:

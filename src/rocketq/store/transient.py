@@ -36,5 +36,7 @@ def lock_memory(pages: mmap.mmap) -> bool:
         return True
     if not _warned:
         _warned = True
-        log.warning("the transient buffer could not be locked in memory (errno %d); it may be swapped", ctypes.get_errno())
+        log.warning(
+            "the transient buffer could not be locked in memory (errno %d); it may be swapped", ctypes.get_errno()
+        )
     return False

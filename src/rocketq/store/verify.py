@@ -21,8 +21,8 @@ from rocketq.store.checkpoint import Checkpoint
 from rocketq.store.commit_log import LogRange
 from rocketq.store.config import DEFAULT_DELAY_LEVELS, UNIT_BYTES, parse_delay_levels
 from rocketq.store.disk import Disk
+from rocketq.store.dispatch import safe_topic
 from rocketq.store.index_shape import find_index_shape
-from rocketq.store.recovery import safe_topic
 from rocketq.store.recovery_point import FILE_NAME, RecoveryPoint
 from rocketq.store.segments import SegmentDirectory
 
@@ -203,7 +203,10 @@ class Verifier:
     def _report_bodies(self, end: int) -> None:
         scanner = self._scanner
         if scanner.bad_crc:
-            self._error(f"log offset {scanner.bad_crc_offset}", f"{scanner.bad_crc} record(s) have a damaged body, this the last")
+            self._error(
+                f"log offset {scanner.bad_crc_offset}",
+                f"{scanner.bad_crc} record(s) have a damaged body, this the last",
+            )
         if scanner.doubtful:
             self._lagging(f"log offset {end}", "the last record(s) have a damaged body")
 
@@ -237,7 +240,9 @@ class Verifier:
             if start not in self._files:
                 continue
             if upto > self.report.log_end:
-                self._error(self._file(start), f"was written up to {upto}, its good records end at {self.report.log_end}")
+                self._error(
+                    self._file(start), f"was written up to {upto}, its good records end at {self.report.log_end}"
+                )
             segment = self._segment(start)
             if segment.size >= upto - start and segment.crc32(0, upto - start, 0) != wanted:
                 self._error(self._file(start), f"differs from its checksum, within [{start}, {upto})")
@@ -248,13 +253,18 @@ class Verifier:
         path = self.root / "consumequeue"
         directories = [each for each in sorted(path.glob("*/*")) if each.is_dir() and each.name.isdigit()]
         sizes = [file.stat().st_size for each in directories for file in each.iterdir()]
-        self._queue_bytes = max(set(sizes), key=lambda each: (sizes.count(each), each)) if sizes else 300_000 * UNIT_BYTES
+        self._queue_bytes = (
+            max(set(sizes), key=lambda each: (sizes.count(each), each)) if sizes else 300_000 * UNIT_BYTES
+        )
         for each in directories:
             queue = CheckedQueue(each.parent.name, int(each.name), each, self._queue_bytes, self._disk)
             self._queues[queue.topic, queue.queue_id] = queue
             for start in queue.files:
                 if queue.files.size_of(start) != self._queue_bytes or start % self._queue_bytes:
-                    self._error(f"queue {queue}", f"file {queue.files.path_of(start).name} has another size than {self._queue_bytes}")
+                    self._error(
+                        f"queue {queue}",
+                        f"file {queue.files.path_of(start).name} has another size than {self._queue_bytes}",
+                    )
         self.report.queues = len(self._queues)
 
     def _resolve(self, topic: bytes, queue_id: int) -> QueueTail | None:
@@ -265,7 +275,9 @@ class Verifier:
         queue = self._queues.get((name, queue_id))
         if queue is None:
             self._lagging(f"queue {name}/{queue_id}", "has messages in the log and no directory")
-            queue = CheckedQueue(name, queue_id, self.root / "consumequeue" / name / str(queue_id), self._queue_bytes, self._disk)
+            queue = CheckedQueue(
+                name, queue_id, self.root / "consumequeue" / name / str(queue_id), self._queue_bytes, self._disk
+            )
             self._queues[name, queue_id] = queue
         return queue.tail
 
@@ -276,7 +288,10 @@ class Verifier:
         if queue.first_seen is None:
             queue.first_seen = queue_offset
         elif queue_offset > expected and not self._may_have_lost(tail.log_end, log_offset):
-            self._error(f"queue {queue}", f"offset {expected} is missing in the log, {queue_offset} follows (log offset {log_offset})")
+            self._error(
+                f"queue {queue}",
+                f"offset {expected} is missing in the log, {queue_offset} follows (log offset {log_offset})",
+            )
         elif queue_offset < expected:
             self._error(f"queue {queue}", f"offset {queue_offset} was given twice (log offset {log_offset})")
         tail.next_offset = queue_offset
@@ -284,7 +299,9 @@ class Verifier:
         if found is None or found == (0, 0, 0):
             queue.lacking += 1
         elif found != (log_offset, size, tags_code):
-            self._error(f"queue {queue}", f"unit {queue_offset} is {found}, its record says {(log_offset, size, tags_code)}")
+            self._error(
+                f"queue {queue}", f"unit {queue_offset} is {found}, its record says {(log_offset, size, tags_code)}"
+            )
         tail.log_end = log_offset + size
         tail.next_offset = queue_offset + 1
 
@@ -317,7 +334,9 @@ class Verifier:
                 continue
             expired = log_offset < self.report.log_start or size == FILLER_SIZE
             if not expired and not any(log_offset in hole for hole in self._holes):
-                self._lagging(f"queue {queue}", f"unit {offset} points to log offset {log_offset}, where no message of it is")
+                self._lagging(
+                    f"queue {queue}", f"unit {offset} points to log offset {log_offset}, where no message of it is"
+                )
                 break
             self.report.queue_units += 1
         if end is not None and queue.first_seen is not None:
@@ -352,7 +371,10 @@ class Verifier:
         if shape is None or 40 + 4 * shape[0] + 20 * shape[1] != size:
             shape = find_index_shape(path)
         if shape is None:
-            self._error(f"index/{path.name}", f"{size} bytes fit no number of slots and units (give --index-slots and --index-units)")
+            self._error(
+                f"index/{path.name}",
+                f"{size} bytes fit no number of slots and units (give --index-slots and --index-units)",
+            )
             return None
         return IndexTail(MappedBuffer(self._disk.map(path, writable=False), 0), *shape)
 
@@ -362,7 +384,9 @@ class Verifier:
             self._segment(self._files.start_of(need))
             number, need = check_index_units(tail, self._map, number, self.report.log_start, before_ms)
         if number and not any(tail.unit(number)[1] in hole for hole in self._holes):
-            self._lagging(f"index/{path.name}", f"unit {number} is {tail.unit(number)}, the record it points to says otherwise")
+            self._lagging(
+                f"index/{path.name}", f"unit {number} is {tail.unit(number)}, the record it points to says otherwise"
+            )
 
     def _check_index_coverage(self, units: int, first_offset: int | None, present: bool) -> None:
         keys, keyed_from = self._scanner.keys, self._scanner.keyed_from
@@ -416,7 +440,9 @@ class CheckedQueue:
         if start not in self._mapped:
             if self.files.size_of(start) != self.files.file_bytes:
                 return None
-            self._mapped = {start: MappedBuffer(self._disk.map(self.files.path_of(start), writable=False), start // UNIT_BYTES)}
+            self._mapped = {
+                start: MappedBuffer(self._disk.map(self.files.path_of(start), writable=False), start // UNIT_BYTES)
+            }
         return self._mapped[start]
 
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:

@@ -24,12 +24,19 @@ def store() -> None:
 @store.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
-@click.option("--log-dir", type=click.Path(path_type=Path), help="Where the commit log is, when not in DIRECTORY/commitlog.")
+@click.option(
+    "--log-dir", type=click.Path(path_type=Path), help="Where the commit log is, when not in DIRECTORY/commitlog."
+)
 @click.option("--index-slots", type=int, help="maxHashSlotNum of the index files, when it cannot be told from them.")
 @click.option("--index-units", type=int, help="maxIndexNum of the index files, when it cannot be told from them.")
 @click.option("--delay-levels", default=DEFAULT_DELAY_LEVELS, help="messageDelayLevel, when it is not the default.")
 def check(
-    directory: Path, as_json: bool, log_dir: Path | None, index_slots: int | None, index_units: int | None, delay_levels: str
+    directory: Path,
+    as_json: bool,
+    log_dir: Path | None,
+    index_slots: int | None,
+    index_units: int | None,
+    delay_levels: str,
 ) -> None:
     """Verify every record, CRC, queue entry, index entry and the checkpoint of DIRECTORY. Nothing is changed.
 
@@ -47,7 +54,9 @@ def check(
             bar.update(int(100 * done / max(total, 1)) - bar.pos)
 
     try:
-        report = Verifier(directory, log_dir=log_dir, index_shape=shape, delay_levels=delay_levels, progress=progress).run()
+        report = Verifier(
+            directory, log_dir=log_dir, index_shape=shape, delay_levels=delay_levels, progress=progress
+        ).run()
     except StoreError as error:
         _fail(str(error), NOT_FOUND, as_json)
     except (ConfigError, OSError) as error:
@@ -67,7 +76,10 @@ def _fail(message: str, code: int, as_json: bool) -> None:
 
 
 def _text(report: VerifyReport) -> str:
-    lines = [f"{click.style(item.severity.value, fg=_COLOURS[item.severity])}: {item.where}: {item.what}" for item in report.findings]
+    lines = [
+        f"{click.style(item.severity.value, fg=_COLOURS[item.severity])}: {item.where}: {item.what}"
+        for item in report.findings
+    ]
     if report.findings_left_out:
         lines.append(f"(and {report.findings_left_out} more findings)")
     lines.append(

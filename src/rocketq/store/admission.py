@@ -1,0 +1,70 @@
+"""Whether a message can be taken: pure checks of the message, and the store's reasons to refuse any."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from rocketq.kernel.appender import PROPERTIES_BYTES_MAX
+from rocketq.kernel.records import FIXED_BYTES
+from rocketq.model import NewMessage
+from rocketq.store.config import StoreConfig
+from rocketq.store.queue_table import QUEUE_ID_MAX
+from rocketq.store.results import AppendResult, AppendStatus
+
+log = logging.getLogger(__name__)
+
+TOPIC_LENGTH_MAX = 127
+TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
+IPV6_BYTES_MORE = 24  # two hosts of 20 bytes instead of 8
+BLANK_BYTES = 8
+
+
+class Health:
+    """Why messages are refused right now, if they are; each reason is set and cleared by the one who knows."""
+
+    def __init__(self) -> None:
+        self.closed: str | None = "the store is not open yet"
+        self.broken: str | None = None
+        self.disk_full: str | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        return self.closed or self.broken or self.disk_full
+
+    def stop_writing(self, reason: str) -> None:
+        """Something failed that must not be written over; reading goes on."""
+        if self.broken is None:
+            self.broken = reason
+            log.error("the store takes no more messages: %s", reason)
+
+
+def find_fault(message: NewMessage, config: StoreConfig) -> AppendResult | None:
+    """What is wrong with a message, or None."""
+    fault = _topic_fault(message.topic) or _place_fault(message, config)
+    if fault is not None:
+        return AppendResult(AppendStatus.MESSAGE_ILLEGAL, fault)
+    if len(message.properties) > PROPERTIES_BYTES_MAX:
+        fault = f"the properties have {len(message.properties)} bytes, more than {PROPERTIES_BYTES_MAX}"
+        return AppendResult(AppendStatus.PROPERTIES_SIZE_EXCEEDED, fault)
+    return None
+
+
+def _topic_fault(topic: str) -> str | None:
+    if not TOPIC_PATTERN.fullmatch(topic):
+        return f"topic {topic!r} may hold letters, digits, _ - % and | only"
+    if len(topic) > TOPIC_LENGTH_MAX:
+        return f"the topic has {len(topic)} characters, more than {TOPIC_LENGTH_MAX}"
+    return None
+
+
+def _place_fault(message: NewMessage, config: StoreConfig) -> str | None:
+    size = len(message.body)
+    if not 0 <= message.queue_id <= QUEUE_ID_MAX:
+        return f"queue id {message.queue_id} is outside 0..{QUEUE_ID_MAX}"
+    if size > config.message_bytes_max:
+        return f"the body has {size} bytes, more than {config.message_bytes_max}"
+    overhead = FIXED_BYTES + IPV6_BYTES_MORE + BLANK_BYTES + len(message.topic) + len(message.properties)
+    if size + overhead > config.segment_bytes:
+        return f"a body of {size} bytes does not fit in a log file of {config.segment_bytes}"
+    return None

@@ -1,0 +1,271 @@
+"""Appending under one lock: messages, batches, and whole records from another broker; and cutting back."""
+
+from __future__ import annotations
+
+import threading
+from typing import cast
+
+from rocketq.errors import StoreError
+from rocketq.kernel.appender import APPENDED, BATCH_ITEM_TOO_LARGE, NO_QUEUE_ROOM, SEGMENT_FULL
+from rocketq.kernel.buffers import MappedBuffer
+from rocketq.kernel.records import BAD_CRC, BLANK, MESSAGE, RecordView
+from rocketq.model import NewMessage, SysFlag
+from rocketq.runtime.clock import Clock
+from rocketq.store.admission import Health, find_fault
+from rocketq.store.commit_log import CommitLog
+from rocketq.store.config import StoreConfig
+from rocketq.store.consume_queue import ConsumeQueue
+from rocketq.store.dispatch import Dispatcher
+from rocketq.store.flush import FlushGate
+from rocketq.store.index import Index
+from rocketq.store.queue_table import QueueTable
+from rocketq.store.results import AppendResult, AppendStatus
+
+Batch = tuple[int, int]  # messages, bytes of their records
+
+
+class Writer:
+    """The only one who writes to log, queues and index while the store is open. `lock` orders everybody."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        index: Index,
+        dispatcher: Dispatcher,
+        health: Health,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._health = health
+        self.lock = threading.RLock()
+        self.gate = FlushGate()
+        self.last_record = -1
+        self._locked_since_ms = 0
+
+    def begin(self, log_end: int, last_record: int) -> None:
+        """Go on where recovery found the end."""
+        self._log.open_for_append(log_end)
+        self.gate.release(log_end)
+        self.last_record = last_record
+        appender = self._log.appender
+        appender.delays_ms = self._config.delays_ms
+        appender.roll_index = self._index.roll
+        if self._config.index_enabled:
+            appender.index = self._index.current()
+
+    # Messages
+
+    def append(self, message: NewMessage, batch: Batch | None = None) -> AppendResult:
+        """Store a message, or a measured batch; the result says where, or why not."""
+        refused = self._refuse() or find_fault(message, self._config)
+        if refused is not None:
+            return refused
+        with self.lock:
+            self._locked_since_ms = self._clock.monotonic_ms() or 1
+            try:
+                return self._append_locked(message, batch)
+            except OSError as error:
+                return AppendResult(AppendStatus.CREATE_FILE_FAILED, f"no room for the message: {error}")
+            finally:
+                self._locked_since_ms = 0
+
+    def _refuse(self) -> AppendResult | None:
+        reason = self._health.refusal
+        if reason is not None:
+            return AppendResult(AppendStatus.SERVICE_NOT_AVAILABLE, reason)
+        since_ms = self._locked_since_ms
+        if since_ms and self._clock.monotonic_ms() - since_ms > self._config.page_cache_busy_ms:
+            return AppendResult(AppendStatus.PAGE_CACHE_BUSY, "an append has been held up for too long; try again")
+        return None
+
+    def measure_batch(self, message: NewMessage) -> Batch | AppendResult:
+        """How many messages a batch holds and what they take, or what is wrong with it."""
+        if message.sys_flag & SysFlag.TRANSACTION_MASK:
+            return AppendResult(AppendStatus.MESSAGE_ILLEGAL, "a batch cannot be transactional")
+        hosts = (SysFlag.BORN_HOST_V6 if message.born_host.is_ipv6 else 0) | (
+            SysFlag.STORE_HOST_V6 if self._config.store_host.is_ipv6 else 0
+        )
+        with self.lock:  # measuring uses the appender's scratch
+            count, total = self._log.appender.measure_batch(
+                message.body, len(message.topic), message.properties, hosts, self._config.message_bytes_max
+            )
+        if count == BATCH_ITEM_TOO_LARGE:
+            return AppendResult(AppendStatus.MESSAGE_ILLEGAL, f"the batch's message at byte {total} is too large")
+        if count <= 0:
+            return AppendResult(AppendStatus.MESSAGE_ILLEGAL, f"the batch cannot be unpacked at byte {total}")
+        if total + 8 > self._config.segment_bytes:
+            return AppendResult(
+                AppendStatus.MESSAGE_ILLEGAL, f"the batch needs {total} bytes, more than a log file has"
+            )
+        return count, total
+
+    def _append_locked(self, message: NewMessage, batch: Batch | None) -> AppendResult:
+        if self._health.closed is not None:
+            return AppendResult(AppendStatus.SERVICE_NOT_AVAILABLE, self._health.closed)
+        appender = self._log.appender
+        queue = self._queues.find_or_make(message.topic, message.queue_id)
+        now_ms = self._clock.now_ms()
+        while (state := self._try(queue, message, batch, now_ms)) != APPENDED:
+            if state == SEGMENT_FULL:
+                self.roll()
+            elif state == NO_QUEUE_ROOM:
+                queue.make_room(1 if batch is None else batch[0])
+        if appender.index is None and self._config.index_enabled:
+            self._health.stop_writing(self._index.failure or "the index is gone")
+        offsets = (appender.log_offset,) if batch is None else tuple(appender.batch_offsets)
+        self.last_record = offsets[-1]
+        return AppendResult(
+            AppendStatus.OK,
+            log_offset=appender.log_offset,
+            queue_offset=appender.queue_offset,
+            size=appender.size,
+            store_ms=now_ms,
+            log_offsets=offsets,
+            store_host=self._config.store_host,
+        )
+
+    def _try(self, queue: ConsumeQueue, message: NewMessage, batch: Batch | None, now_ms: int) -> int:
+        appender, born_host = self._log.appender, message.born_host.packed()
+        if batch is None:
+            state = appender.append(
+                queue.tail,
+                message.body,
+                message.properties,
+                message.flag,
+                message.sys_flag,
+                message.born_ms,
+                born_host,
+                now_ms,
+                message.reconsume_times,
+                message.prepared_offset,
+            )
+        else:
+            state = appender.append_batch(
+                queue.tail,
+                message.body,
+                message.properties,
+                batch[0],
+                batch[1],
+                message.sys_flag,
+                message.born_ms,
+                born_host,
+                now_ms,
+                message.reconsume_times,
+            )
+        return cast(int, state)
+
+    def roll(self) -> None:
+        """Go on in a new log file; the old one is on disk by then."""
+        self._log.roll()
+        self.gate.release(self._log.positions.flushed)
+
+    # Records of another broker
+
+    def append_raw(self, log_offset: int, data: bytes) -> int:
+        """Copy whole records written for exactly `log_offset` and dispatch them; the new end of the log. Bytes that are
+        no such records are refused before anything is written."""
+        with self.lock:
+            if log_offset != self._log.end:
+                raise StoreError(f"records for {log_offset} cannot be appended: the log ends at {self._log.end}")
+            self._log.roll_if_full()
+            room = self._config.segment_bytes - self._log.appender.position
+            if len(data) > room:
+                raise StoreError(f"{len(data)} bytes at {log_offset} would cross the end of a log file")
+            last = _last_raw_record(data, log_offset, self._config.segment_bytes)
+            self._log.appender.copy_raw(data)
+            self.last_record = last if last >= 0 else self.last_record
+            self._dispatch_from(log_offset)
+            self._log.roll_if_full()
+            self.gate.release(self._log.positions.flushed)
+            return self._log.end
+
+    def _dispatch_from(self, log_offset: int) -> None:
+        scanner, appender = self._dispatcher.scanner, self._log.appender
+        scanner.index, scanner.check_crc = appender.index, False
+        scanner.scan(appender.segment, log_offset - appender.base, appender.position)
+        appender.index = scanner.index
+
+    # Cutting back
+
+    def truncate_to(self, log_offset: int) -> int:
+        """Cut back to the record boundary at or before `log_offset`; the new end. Queues first, then the index, then the
+        log: whatever moment a crash picks, the log still holds what the others point to."""
+        with self.lock:
+            if log_offset < self._log.start:
+                raise StoreError(f"cannot cut to {log_offset}: the log starts at {self._log.start}")
+            end, last = self._boundary(min(log_offset, self._log.end))
+            self._log.flush()
+            for queue in self._queues:
+                queue.truncate(end)
+                if queue.end_offset == 0:
+                    self._queues.remove(queue)
+            self._dispatcher.scanner.forget_queues()
+            self._log.appender.index = None
+            self._index.truncate(end, self._log.store_ms_at)
+            self._log.truncate(end)
+            self.gate.shut()
+            self.gate = FlushGate(end)
+            self.begin(end, last)
+            return end
+
+    def _boundary(self, log_offset: int) -> tuple[int, int]:
+        """The last record boundary at or before an offset, and where the record before it starts."""
+        base = self._log.files.start_of(log_offset)
+        at, last = self._step_records(base, log_offset)
+        if last < 0:
+            before = base - self._config.segment_bytes
+            last = self._step_records(before, base)[1] if before in self._log.files else -1
+        return at, last
+
+    def _step_records(self, base: int, limit: int) -> tuple[int, int]:
+        """From a file's start over whole records up to `limit`: where that ends, and the last record's start."""
+        if base == limit:
+            return base, -1
+        segment, view = self._log.segment(base), RecordView()
+        at, last = 0, -1
+        while base + at < limit:
+            state = view.parse_at(segment, at, False)
+            if state not in (MESSAGE, BAD_CRC):
+                at = self._step_hole(base, at, limit)
+                if at < 0:
+                    break
+                continue
+            if base + at + view.size > limit:
+                break
+            at, last = at + view.size, at
+        return base + max(at, 0) if at >= 0 else self._end_of(base, last), base + last if last >= 0 else -1
+
+    def _step_hole(self, base: int, at: int, limit: int) -> int:
+        """Behind a known damaged part, when it starts here and ends before the limit; -1 otherwise."""
+        for hole in self._log.holes:
+            if hole.start == base + at and hole.end <= limit:
+                return hole.end - base
+        return -1
+
+    def _end_of(self, base: int, last: int) -> int:
+        if last < 0:
+            return base
+        segment, view = self._log.segment(base), RecordView()
+        view.parse_at(segment, last, False)
+        return base + last + cast(int, view.size)
+
+
+def _last_raw_record(data: bytes, log_offset: int, segment_bytes: int) -> int:
+    """Log offset of the last of whole, good records; -1 when there is only a blank. StoreError for anything else."""
+    buffer, view = MappedBuffer(data, log_offset), RecordView()
+    at, last = 0, -1
+    while at < len(data):
+        state = view.parse_at(buffer, at, True)
+        if state == BLANK and at + view.size == len(data) and (log_offset + len(data)) % segment_bytes == 0:
+            break
+        if state != MESSAGE:
+            raise StoreError(f"the bytes for {log_offset + at} are not a whole, good record")
+        at, last = at + view.size, at
+    return log_offset + last if last >= 0 else -1
