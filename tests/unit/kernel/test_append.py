@@ -270,7 +270,7 @@ def test_tag_is_found_in_any_wellformed_or_odd_properties(properties: bytes, cod
     ],
 )
 def test_delayed_message_has_its_delivery_time_as_tags_code(delay: str, code: int) -> None:
-    """Goal: in the schedule topic a DELAY above zero, clamped to the last level, becomes a time; else the tag's hash."""
+    """Goal: in the schedule topic a DELAY above zero, clamped to the last level, becomes a time; else the hash."""
     log = MemoryLog()
     log.appender.delays_ms = [1_000, 5_000, 10_000]
     log.append(log.queue(SCHEDULE_TOPIC), properties=props(TAGS="A", DELAY=delay), store_ms=1_700_000_000_000)

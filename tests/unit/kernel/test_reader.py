@@ -266,7 +266,7 @@ def test_idle_segments_are_those_not_asked_for_since_the_last_time() -> None:
 
 
 def test_segment_that_goes_away_during_a_read_does_not_crash_it() -> None:
-    """Goal: while a filter runs, another thread may delete the segment; taken records are still delivered or dropped."""
+    """Goal: while a filter runs, another thread may delete the segment; taken records are delivered or dropped."""
     script = """
         from struct import pack
         from rocketq.kernel.buffers import MappedBuffer

@@ -156,7 +156,7 @@ def test_scan_outside_the_segment_is_an_error(at: int, stop: int) -> None:
 
 
 def test_bad_body_is_doubtful_until_something_good_follows() -> None:
-    """Goal: a damaged body in the middle keeps its queue offset; at the tail nothing vouches for it. It is never indexed."""
+    """Goal: a damaged body in the middle keeps its queue offset, at the tail nothing vouches for it; no index."""
     log = MemoryLog(slots=5, index_units=50)
     for _ in range(3):
         log.append(body=b"body", properties=props(KEYS="k"))

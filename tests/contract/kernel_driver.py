@@ -1,0 +1,500 @@
+"""Performs random operations on the kernel and prints a digest of every result and of all memory it may have touched.
+
+`python kernel_driver.py SEED OPERATIONS` is run once with each form of the kernel; the outputs must be equal. Buffers end
+at a page that cannot be read: a kernel that looks one byte too far dies here, not in production.
+Arguments stay within the C types (a compiled call refuses others with OverflowError, an interpreted one does not ask).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import mmap
+import random
+import sys
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+import rocketq.kernel
+from rocketq.kernel.appender import NO_QUEUE_ROOM, SEGMENT_FULL, Appender
+from rocketq.kernel.buffers import MappedBuffer
+from rocketq.kernel.index_units import IndexTail
+from rocketq.kernel.properties import hash_text
+from rocketq.kernel.queue_units import (
+    SCHEDULE_TOPIC,
+    QueueTail,
+    count_units,
+    first_real_unit,
+    first_unit_beyond,
+    first_unit_from,
+    put_unit_at,
+    unit_at,
+)
+from rocketq.kernel.reader import NEED_SEGMENT, LogMap, QueueRead, ReadLimits
+from rocketq.kernel.records import BAD_CRC, BAD_OFFSET, BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
+from rocketq.kernel.scanner import Scanner, check_index_units, walk_records
+
+SEGMENT_BYTES = 16384
+UNITS_PER_FILE = 16
+SLOTS, INDEX_UNITS = 37, 24
+NOW_MS = 1_700_000_000_000
+HOSTS = (bytes(4) + pack(">i", 10911), bytes(range(16)) + pack(">i", 80))
+TOPICS = (b"A", b"TopicTest", SCHEDULE_TOPIC, b"%RETRY%group", b"\xff\xfe", b"t" * 127)
+WORDS = (
+    "",
+    "a",
+    "k1",
+    "k1 k2",
+    " x  y ",
+    "\u4e2d\u6587",
+    "\U0001f600",
+    "TagZZZZZZ",
+    "polygenelubricants",
+    "1",
+    "18",
+    "99",
+)
+NAMES = ("TAGS", "KEYS", "UNIQ_KEY", "DELAY", "WAIT", "A", "")
+VIEW_FIELDS = (
+    *("size", "magic", "crc", "queue_id", "flag", "queue_offset", "log_offset", "sys_flag", "born_ms", "store_ms"),
+    *("reconsume_times", "prepared_offset", "born_host_at", "born_host_len", "store_host_at", "store_host_len"),
+    *("body_at", "body_len", "topic_at", "topic_len", "properties_at", "properties_len"),
+)
+PAGE = mmap.PAGESIZE
+
+
+def guarded(data: bytes) -> memoryview:
+    """A writable copy that ends where a page begins which nobody may touch."""
+    whole = -(-max(len(data), 1) // PAGE) * PAGE
+    pages = mmap.mmap(-1, whole + PAGE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(start + whole), ctypes.c_size_t(PAGE), 0) != 0:
+        raise OSError(ctypes.get_errno(), "mprotect")
+    view = memoryview(pages)[whole - len(data) : whole]
+    view[:] = data
+    return view
+
+
+def digest(*things: object) -> str:
+    state = hashlib.blake2b(digest_size=8)
+    for thing in things:
+        state.update(thing if isinstance(thing, bytes) else repr(thing).encode())
+        state.update(b"|")
+    return state.hexdigest()
+
+
+def held(buffer: MappedBuffer) -> bytes:
+    return bytes(buffer.memory)
+
+
+class DrivenQueue:
+    """The owner of a queue tail, with files in memory."""
+
+    def __init__(self, topic: bytes, queue_id: int, make_file: Callable[[int], MappedBuffer]) -> None:
+        self.tail = QueueTail(topic, queue_id, self)
+        self.files: dict[int, MappedBuffer] = {}
+        self._make_file = make_file
+
+    def file_of(self, queue_offset: int) -> MappedBuffer:
+        number = queue_offset // UNITS_PER_FILE
+        if number not in self.files:
+            self.files[number] = self._make_file(number * UNITS_PER_FILE)
+        return self.files[number]
+
+    def make_room(self, count: int) -> None:
+        self.attach_file()
+        self.tail.room_end = self.tail.next_offset + count
+
+    def attach_file(self) -> None:
+        self.tail.attach(self.file_of(self.tail.next_offset), self.tail.room_end)
+
+    def begin_at(self, queue_offset: int) -> None:
+        self.tail.detach()
+        self.tail.next_offset = queue_offset
+
+    def facts(self) -> list[object]:
+        tail = self.tail
+        numbers = (tail.next_offset, tail.log_end, tail.file_first, tail.file_end, tail.room_end, tail.touched)
+        return [numbers, *(held(file) for _, file in sorted(self.files.items()))]
+
+
+def empty_file(base: int) -> MappedBuffer:
+    return MappedBuffer(guarded(bytes(20 * UNITS_PER_FILE)), base)
+
+
+def fresh_index(full: IndexTail | None = None) -> IndexTail:
+    tail = IndexTail(MappedBuffer(guarded(bytes(40 + 4 * SLOTS + 20 * INDEX_UNITS)), 0), SLOTS, INDEX_UNITS)
+    if full is not None:
+        tail.preset(full.end_ms, full.end_offset)
+    return tail
+
+
+def index_facts(tail: IndexTail | None) -> list[object]:
+    if tail is None:
+        return [None]
+    numbers = (tail.count, tail.used_slots, tail.begin_ms, tail.end_ms, tail.begin_offset, tail.end_offset, tail.full)
+    return [numbers, held(tail.file)]
+
+
+def parsed(buffer: MappedBuffer, at: int, check_crc: bool) -> list[int]:
+    """The state, and the fields where it vouches for them."""
+    view = RecordView()
+    state = int(view.parse_at(buffer, at, check_crc))
+    if state == BLANK:
+        return [state, view.size]
+    return (
+        [state, *(getattr(view, name) for name in VIEW_FIELDS)] if state in (MESSAGE, BAD_CRC, BAD_OFFSET) else [state]
+    )
+
+
+class Driver:
+    """A small store in memory and a list of things that can happen to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.log = LogMap(SEGMENT_BYTES)
+        self.store_host = self.rng.choice(HOSTS)
+        self.appender = Appender(self.store_host)
+        self.appender.delays_ms = self.rng.choice([[], [1_000, 5_000, 10_000]])
+        self.appender.roll_index = self.roll_index
+        self.indexes: list[IndexTail] = []
+        self.appender.index = self.roll_index(None)
+        self.queues: dict[tuple[bytes, int], DrivenQueue] = {}
+        self.segments: list[MappedBuffer] = []
+        self.now_ms = NOW_MS
+        self.new_segment()
+
+    # What the kernel asks its owners for
+
+    def roll_index(self, full: IndexTail | None) -> IndexTail:
+        tail = fresh_index(full)
+        self.indexes.append(tail)
+        return tail
+
+    def new_segment(self) -> None:
+        segment = MappedBuffer(guarded(bytes(SEGMENT_BYTES)), len(self.segments) * SEGMENT_BYTES)
+        self.segments.append(segment)
+        self.log.attach(segment)
+        self.appender.attach_segment(segment, 0)
+
+    # Random material
+
+    def text(self) -> str:
+        if self.rng.random() < 0.7:
+            return self.rng.choice(WORDS)
+        points = (0x20, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF, 0xD800, 0xDFFF)
+        return "".join(chr(self.rng.choice(points)) for _ in range(self.rng.randrange(6)))
+
+    def properties(self) -> bytes:
+        if self.rng.random() < 0.15:
+            return self.rng.randbytes(self.rng.randrange(60)).replace(b"\x03", b"\x02").replace(b"\x04", b"\x01")
+        items = []
+        for _ in range(self.rng.randrange(5)):
+            value = self.text().encode("utf-8", "surrogatepass") if self.rng.random() < 0.9 else self.rng.randbytes(5)
+            items.append(self.rng.choice(NAMES).encode() + b"\x01" + value)
+        data = b"\x02".join(items)
+        return data + b"\x02" if self.rng.random() < 0.7 else data
+
+    def body(self) -> bytes:
+        return self.rng.randbytes(self.rng.choice((0, 1, 7, 15, 16, 63, 64, 65, 80, 127, 128, 200, 333, 1000)))
+
+    def i32(self) -> int:
+        return self.rng.choice((0, 1, -1, 0x7FFFFFFF, -0x80000000, self.rng.randrange(-1000, 1000)))
+
+    def i64(self) -> int:
+        return self.rng.choice((0, -1, (1 << 63) - 1, -(1 << 63), self.rng.randrange(1 << 40)))
+
+    def queue(self) -> DrivenQueue:
+        key = self.rng.choice(TOPICS), self.rng.randrange(3)
+        if key not in self.queues:
+            self.queues[key] = DrivenQueue(*key, empty_file)
+        return self.queues[key]
+
+    def damaged(self, data: bytes, *, times_max: int = 4) -> bytes:
+        """The same bytes with some overwritten, most often numbers where numbers stand."""
+        work = bytearray(data)
+        for _ in range(self.rng.randrange(times_max + 1)):
+            at = self.rng.randrange(len(work))
+            if self.rng.random() < 0.5:
+                starts = [
+                    n
+                    for n in range(0, len(work) - 8, 4)
+                    if work[n : n + 4] in (b"\xda\xa3\x20\xa7", b"\xcb\xd4\x31\x94")
+                ]
+                field = (-4, 0, 4, 8, 16, 24, 32, 36, 80, 84, 92)
+                at = max(self.rng.choice(starts) + self.rng.choice(field), 0) if starts else at
+            piece = self.rng.choice(
+                (
+                    pack(">i", self.i32()),
+                    pack(">q", self.i64()),
+                    bytes(self.rng.randrange(64)),
+                    b"\xff" * 8,
+                    self.rng.randbytes(self.rng.randrange(1, 9)),
+                    pack(">iI", self.rng.randrange(200), self.rng.choice((0xDAA320A7, 0xDAA320AB, 0xCBD43194))),
+                )
+            )
+            work[at : at + len(piece)] = piece[: len(work) - at]
+        return bytes(work)
+
+    # Operations: each returns what it saw
+
+    def op_append(self) -> object:
+        queue = self.queue()
+        self.now_ms += self.rng.choice((0, 1, 999, 1000, 61_000, -5_000))
+        args = (self.body(), self.properties(), self.i32(), self.rng.choice((0, 1, 0x301, 4, 8, 12, 0x34)))
+        args += (self.i64(), self.rng.choice(HOSTS), self.now_ms, self.i32(), self.i64())
+        return self._until_appended(lambda: self.appender.append(queue.tail, *args), queue, 1)
+
+    def _until_appended(self, attempt: Callable[[], int], queue: DrivenQueue, count: int) -> object:
+        states = []
+        for _ in range(4):
+            states.append(int(attempt()))
+            if states[-1] == SEGMENT_FULL:
+                self.appender.close_segment()
+                self.new_segment()
+            elif states[-1] == NO_QUEUE_ROOM:
+                queue.make_room(count)
+            else:
+                break
+        a = self.appender
+        return states, a.log_offset, a.queue_offset, a.size, a.store_ms, a.batch_count, a.position, a.end, a.records
+
+    def op_batch(self) -> object:
+        queue, extra = self.queue(), self.properties() if self.rng.random() < 0.6 else b""
+        parts = []
+        for _ in range(self.rng.randrange(1, 5)):
+            body, properties = self.body(), self.properties()
+            head = pack(">iiiii", 22 + len(body) + len(properties), self.i32(), self.i32(), self.i32(), len(body))
+            parts.append(head + body + pack(">h", len(properties)) + properties)
+        payload = b"".join(parts)
+        if self.rng.random() < 0.4:
+            payload = self.damaged(payload)[: self.rng.choice((None, -1, 30))]
+        sys_flag, born_host = self.rng.choice((0, 1, 0x10)), self.rng.choice(HOSTS)
+        topic_len = len(queue.tail.topic)
+        real_flag = (sys_flag & ~0x30) | (0x10 if len(born_host) == 20 else 0)
+        real_flag |= 0x20 if len(self.store_host) == 20 else 0
+        count, total = self.appender.measure_batch(
+            payload, topic_len, extra, real_flag, self.rng.choice((100, 1 << 20))
+        )
+        if count <= 0 or total + 8 > SEGMENT_BYTES:
+            return int(count), total
+        args = (queue.tail, payload, extra, count, total, sys_flag, self.i64(), born_host, self.now_ms, self.i32())
+        done = self._until_appended(lambda: self.appender.append_batch(*args), queue, count)
+        return count, total, done, self.appender.batch_offsets
+
+    def op_touched(self) -> object:
+        touched = [(tail.topic, tail.queue_id) for tail in self.appender.touched]
+        for tail in self.appender.touched:
+            tail.touched = False
+        self.appender.touched = []
+        return touched
+
+    def op_scan(self) -> object:
+        """A damaged copy of a segment, dispatched to queues and an index of its own."""
+        segment = self.rng.choice(self.segments)
+        copy = MappedBuffer(guarded(self.damaged(held(segment))), segment.base)
+        queues: dict[tuple[bytes, int], DrivenQueue] = {}
+        events: list[object] = []
+        unknown, generous = self.rng.random() < 0.3, self.rng.random() < 0.5
+
+        def resolve(topic: bytes, queue_id: int) -> QueueTail | None:
+            events.append((topic, queue_id))
+            if not 0 <= queue_id < 8 or len(topic) > 127:
+                return None
+            queue = queues[topic, queue_id] = DrivenQueue(topic, queue_id, empty_file)
+            queue.tail.next_offset = -1 if unknown else 0
+            return queue.tail
+
+        def misfit(tail: QueueTail, queue_offset: int, log_offset: int, size: int, code: int) -> None:
+            events.append((tail.topic, tail.queue_id, queue_offset, log_offset, size, code))
+            if generous and 0 <= queue_offset < 1 << 20:
+                tail.owner.begin_at(queue_offset)
+                tail.owner.make_room(1)
+                tail.put_next(log_offset, size, code)
+
+        scanner = Scanner(resolve, misfit, fresh_index)
+        scanner.delays_ms = [1_000]
+        scanner.check_crc = self.rng.random() < 0.7
+        scanner.to_queues = self.rng.random() < 0.9
+        scanner.index = fresh_index() if self.rng.random() < 0.8 else None
+        at, stop = self.span(SEGMENT_BYTES)
+        at = at if self.rng.random() < 0.3 else 0
+        out: list[object] = []
+        for _ in range(6):
+            out.append((int(scanner.scan(copy, at, max(at, stop))), scanner.at, scanner.last_at, scanner.good_end))
+            at = int(find_next_record(copy, scanner.at + 1, SEGMENT_BYTES, RecordView()))
+            if at < 0:
+                break
+        counters = (scanner.records, scanner.bad_crc, scanner.doubtful, scanner.bad_crc_offset, scanner.last_store_ms)
+        tails = [(tail.topic, tail.queue_id) for tail in scanner.touched]
+        found = [queue.facts() for _, queue in sorted(queues.items())]
+        return out, counters, scanner.keyed_from, events, tails, digest(*map(repr, found)), index_facts(scanner.index)
+
+    def span(self, size: int) -> tuple[int, int]:
+        at, stop = sorted((self.rng.randrange(size + 1), self.rng.randrange(size + 1)))
+        return at, stop
+
+    def op_walk(self) -> object:
+        segment = self.rng.choice(self.segments)
+        data = self.damaged(held(segment))
+        data = data[: self.rng.choice((len(data), self.rng.randrange(len(data))))]
+        copy = MappedBuffer(guarded(data), segment.base)
+        at, stop = self.span(len(data))
+        check_crc = self.rng.random() < 0.5
+        walked = walk_records(copy, self.rng.choice((0, at)), stop, RecordView(), check_crc)
+        views = [parsed(copy, start, check_crc) for start in (0, at, stop)]
+        next_at = find_next_record(copy, at, stop, RecordView())
+        return tuple(map(int, walked)), views, int(next_at), int(first_nonzero(copy, at, stop)), copy.crc32(at, stop, 7)
+
+    def op_read(self) -> object:
+        """A queue file, perhaps damaged, read through the log, perhaps with gaps."""
+        filled = [file for queue in self.queues.values() for file in queue.files.values()]
+        if not filled:
+            return None
+        data = held(self.rng.choice(filled))
+        units = MappedBuffer(guarded(self.damaged(data) if self.rng.random() < 0.4 else data), 0)
+        log = LogMap(SEGMENT_BYTES)
+        for segment in self.segments:
+            if self.rng.random() < 0.8:
+                log.attach(segment)
+        small = self.rng.random() < 0.5
+        limits = ReadLimits(
+            self.rng.choice((1, 3, 32, 5000)),
+            self.rng.choice((1, 500, 1 << 18)),
+            self.rng.choice((1, 8)),
+            self.rng.choice((300, 1 << 16)),
+            self.rng.choice((5, 800)),
+            self.appender.end,
+            self.rng.choice((0, 2000)) if small else 1 << 40,
+        )
+        asked: list[object] = []
+        wanted = self.rng.choice((None, None, frozenset((0, 97, -367331910, 2598919))))
+        odd = self.rng.random() < 0.3
+        unit_filter = (lambda code: asked.append(code) or code % 2 == 0) if odd else None
+        record_filter = (lambda record: asked.append(digest(record)) or len(record) % 3 > 0) if odd else None
+        first, stop = self.span(UNITS_PER_FILE)
+        gone_until = self.rng.choice((0, 0, SEGMENT_BYTES, 5000))
+        found, out = QueueRead(), []
+        for _ in range(len(self.segments) + 20):
+            state = found.read(
+                log, units, first, stop, limits, gone_until, wanted, unit_filter, record_filter, RecordView(), not odd
+            )
+            out.append((int(state), found.found, found.bad, found.filtered, found.scanned, found.need_log_offset))
+            if state != NEED_SEGMENT:
+                break
+            log.attach(MappedBuffer(b"", found.need_log_offset // SEGMENT_BYTES * SEGMENT_BYTES))
+        places = (found.last_log_offset, found.bad_log_offset, found.missing_log_offset)
+        return out, places, digest(found.records), asked, sorted(log.idle()), sorted(log.idle())
+
+    def op_units(self) -> object:
+        filled = [file for queue in self.queues.values() for file in queue.files.values()]
+        if not filled:
+            return None
+        units = MappedBuffer(guarded(self.damaged(held(self.rng.choice(filled)))), 0)
+        start, stop = self.span(UNITS_PER_FILE)
+        place = self.rng.randrange(self.appender.end + 1)
+        seen = [unit_at(units, index) for index in range(UNITS_PER_FILE)]
+        answers = (
+            count_units(units, start, stop),
+            first_real_unit(units, start, stop),
+            first_unit_from(units, start, stop, place),
+            first_unit_beyond(units, start, stop, place),
+        )
+        put_unit_at(units, self.rng.randrange(UNITS_PER_FILE), self.i64(), self.i32(), self.i64())
+        return digest(seen), tuple(map(int, answers)), digest(held(units))
+
+    def op_index(self) -> object:
+        """Searches, checks and cuts of a copy of an index file, sound or damaged."""
+        source = held(self.rng.choice(self.indexes).file)
+        tail = IndexTail(
+            MappedBuffer(guarded(self.damaged(source) if self.rng.random() < 0.5 else source), 0), SLOTS, INDEX_UNITS
+        )
+        if tail.count > INDEX_UNITS:  # recovery drops such a file before anything else is asked of it
+            return "count", tail.check(self.appender.end)
+        out: list[object] = [tail.check(self.appender.end), tail.check(self.appender.end // 2)]
+        known = sorted({tail.unit(number)[0] for number in range(tail.count)})
+        for _ in range(3):
+            hashed = self.rng.choice([value for value in known if value >= 0] or [0])
+            begin = self.rng.choice((0, NOW_MS, self.now_ms - 5_000))
+            out.append(tail.search(hashed, self.rng.choice((1, 4, 64)), begin, self.rng.choice((1 << 60, self.now_ms))))
+        out.append(check_index_units(tail, self.log, self.rng.randrange(1, 4), 0, self.rng.choice((-1, NOW_MS))))
+        count = self.rng.randrange(1, tail.count + 1)
+        tail.cut_to(count, self.i64(), self.i64(), self.i64(), self.i64())
+        return out, index_facts(tail)
+
+    def op_map(self) -> object:
+        log = LogMap(SEGMENT_BYTES)
+        for segment in self.segments[:3]:
+            log.attach(segment)
+        out: list[object] = []
+        for _ in range(12):
+            offset = self.rng.randrange(-SEGMENT_BYTES, 5 * SEGMENT_BYTES)
+            found = log.segment_of(offset)
+            out.append((offset, None if found is None else found.base))
+            if self.rng.random() < 0.2:
+                out.append(sorted(log.idle()))
+            if self.rng.random() < 0.2:
+                log.detach(self.rng.randrange(3) * SEGMENT_BYTES)
+        return out
+
+    def op_leaves(self) -> object:
+        """The smallest pieces: hashes, checksums, zeros, copies."""
+        data = self.rng.choice((self.rng.randbytes, bytes))(self.rng.randrange(400))
+        buffer = MappedBuffer(guarded(data), 0)
+        at, stop = self.span(len(data))
+        text = self.text() + self.text()
+        return (
+            hash_text(text),
+            hash_text(text, 12345),
+            buffer.crc32(at, stop, self.rng.randrange(1 << 32)),
+            int(first_nonzero(buffer, at, stop)),
+            buffer.bytes_at(at, stop - at),
+        )
+
+    def run(self, operations: int) -> None:
+        """Each operation prints one line: its name, the digest of what it saw, the digest of all memory."""
+        menu: list[tuple[Callable[[], object], int]] = [
+            (self.op_append, 40),
+            (self.op_batch, 10),
+            (self.op_touched, 2),
+            (self.op_scan, 8),
+            (self.op_walk, 8),
+            (self.op_read, 10),
+            (self.op_units, 4),
+            (self.op_index, 8),
+            (self.op_map, 2),
+            (self.op_leaves, 8),
+        ]
+        choices, weights = zip(*menu, strict=True)
+        for number in range(operations):
+            if len(self.segments) > 6:
+                self.__init__(self.rng.randrange(1 << 30))  # type: ignore[misc]
+            operation = self.rng.choices(choices, weights)[0]
+            try:
+                seen: Any = operation()
+            except Exception as error:  # an error is a result too: both forms must raise the same
+                seen = (type(error).__name__, str(error) if isinstance(error, (ValueError, IndexError)) else "")
+            memory = digest(held(self.segments[-1]), *index_facts(self.appender.index), *self.queue_facts())
+            print(
+                number,
+                operation.__name__,
+                digest(seen),
+                memory,
+                str(seen)[:300].encode("ascii", "replace").decode(),
+                flush=True,
+            )
+
+    def queue_facts(self) -> list[object]:
+        return [repr(queue.facts()) for _, queue in sorted(self.queues.items())]
+
+
+def main() -> None:
+    seed, operations = int(sys.argv[1]), int(sys.argv[2])
+    print("kernel", "compiled" if rocketq.kernel.compiled else "interpreted", flush=True)
+    Driver(seed).run(operations)
+
+
+if __name__ == "__main__":
+    main()
