@@ -1,0 +1,137 @@
+"""Hot loops stay free of Python objects: what Cython's own annotation says about them, line by line.
+
+One literal or name that is not a C number makes a compiled loop several times slower and no other test sees it.
+Every line of a hot function must score zero, or be on the list below with the reason why it may not.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("Cython", reason="Cython is not installed: hot functions cannot be annotated")
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+KERNEL = Path("src/rocketq/kernel")
+
+HOT = {
+    "properties": ["java_hash", "PropertySpans.scan", "PropertySpans.delay_level"],
+    "records": ["record_size", "RecordView.parse", "next_record"],
+    "queue_units": ["QueueTail.put", "tags_code_of"],
+    "index_units": ["key_hash", "IndexTail.put", "IndexTail.holds"],
+    "appender": ["Appender.put", "Appender.write", "Appender.merge", "Appender.touch", "has_name", "put_keys"],
+    "reader": ["QueueRead.is_full", "is_of_queue"],
+    "scanner": ["Scanner.dispatch", "Scanner.dispatch_unit", "Scanner.count_keys", "has_key_hash"],
+}
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Lines that match may score up to `score_max`."""
+
+    pattern: str
+    score_max: int
+    reason: str
+
+
+ALLOWED = [
+    Allowed(r"equal_bytes\(p, at, (TAGS|KEYS|DELAY|UNIQ_KEY), ", 12, "a bytes constant is checked for None"),
+    Allowed(
+        r"(born_host|self\._store_host|queue\.topic)\b", 24, "a bytes field is checked for None, then it is a pointer"
+    ),
+    Allowed(r"^raise ", 30, "an error may cost what it likes"),
+    Allowed(r"roll_index\(index\)", 20, "the owner's call, once per index file"),
+    Allowed(r"queue\.owner\.(attach_file|make_room)\(", 8, "the owner's call, once per stretch of a queue file"),
+    Allowed(r"self\.(misfit|cross)\(", 32, "the owner's call, for records that are out of the ordinary"),
+    Allowed(r"self\.touched\.append\(queue\)", 8, "a list of queues, once per queue and wake-up"),
+    Allowed(r"\btags_code_of\(", 6, "may fail, so its error is asked for"),
+    Allowed(r"delays_ms", 30, "only units of the schedule topic look at the list of delays"),
+    Allowed(
+        r"self\.index = put_keys\(|^self\.(index|roll_index|_spans),|self\.index, self\.roll_index,", 6, "references"
+    ),
+    Allowed(r"^queue: QueueTail = None|queue = self\.queue_of\(p\)", 2, "references"),
+    Allowed(r"^return (index|None)$", 2, "references"),
+]
+
+
+def settings() -> tuple[list[str], dict[str, object]]:
+    """Modules and directives of the real build."""
+    tree = ast.parse((ROOT / "setup.py").read_text())
+    values = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return ast.literal_eval(values["COMPILED_MODULES"]), ast.literal_eval(values["DIRECTIVES"])
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, int]]:
+    """Score of each line of each module, from a translation into a directory of its own."""
+    target = tmp_path_factory.mktemp("annotated")
+    _, directives = settings()
+    script = (
+        "from Cython.Build import cythonize; from setuptools import Extension; "
+        f"cythonize([Extension('rocketq.kernel.' + name, ['{KERNEL}/' + name + '.py']) for name in {list(HOT)!r}], "
+        f"compiler_directives={directives!r}, build_dir={str(target)!r}, annotate=True, force=True, quiet=True)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return {name: dict(_scores((target / KERNEL / f"{name}.html").read_text())) for name in HOT}
+
+
+def _scores(page: str) -> Iterator[tuple[int, int]]:
+    for match in re.finditer(
+        r'<pre class="cython line score-(\d+)"[^>]*>[^<]*<span class="">(\d+)</span>', html.unescape(page)
+    ):
+        yield int(match[2]), int(match[1])
+
+
+def functions(module: str) -> dict[str, ast.FunctionDef]:
+    """Functions by name, methods as Class.method."""
+    tree = ast.parse((ROOT / KERNEL / f"{module}.py").read_text())
+    found = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for owner in [node for node in tree.body if isinstance(node, ast.ClassDef)]:
+        found |= {f"{owner.name}.{node.name}": node for node in owner.body if isinstance(node, ast.FunctionDef)}
+    return found
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in HOT.items() for name in names])
+def test_hot_function_works_on_c_numbers_only(scores: dict[str, dict[int, int]], module: str, name: str) -> None:
+    """Goal: no line of a hot loop makes, asks or frees a Python object, but for the listed reasons."""
+    function = functions(module)[name]
+    lines = (ROOT / KERNEL / f"{module}.py").read_text().splitlines()
+    slow = []
+    for number in range(function.body[0].lineno, (function.end_lineno or 0) + 1):
+        text, score = lines[number - 1].strip(), scores[module][number]
+        if score and not any(re.search(allowed.pattern, text) and score <= allowed.score_max for allowed in ALLOWED):
+            slow.append(f"{module}.py:{number} scores {score}: {text}")
+    assert not slow, "\n".join(slow)
+
+
+def test_annotation_sees_python_objects_where_there_are_some(scores: dict[str, dict[int, int]]) -> None:
+    """Goal: the check itself is alive: functions called from Python do score."""
+    function = functions("queue_units")["unit_at"]
+    assert sum(scores["queue_units"][line] for line in range(function.lineno, (function.end_lineno or 0) + 1)) > 20
+
+
+def test_every_hot_module_is_one_that_the_build_compiles() -> None:
+    """Goal: the check looks at the modules that are really compiled, with the build's own directives."""
+    modules, directives = settings()
+    assert set(HOT) <= set(modules)
+    assert directives["boundscheck"] is False
+    assert directives["cdivision"] is True

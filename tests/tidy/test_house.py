@@ -1,0 +1,111 @@
+"""The rules of the house that a machine can check: which way imports go, what pure modules may know, names, catches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "rocketq"
+
+# From the top down. A package imports packages of lower floors only; those of one floor never import each other.
+FLOORS = [
+    {"cli"},
+    {"testing"},
+    {"spark", "console"},
+    {"broker", "nameserver", "client"},
+    {"replication"},
+    {"store", "remoting", "columns"},
+    {"protocol", "filter"},
+    {"kernel", "runtime"},
+    {"model"},
+    {"errors"},
+]
+HEIGHT = {name: len(FLOORS) - at for at, floor in enumerate(FLOORS) for name in floor}
+
+PURE_PACKAGES = {"model", "kernel", "protocol", "filter"}
+PURE_EXCEPT = {"kernel/loading.py", "kernel/cython_shim.py"}
+IMPURE = {"asyncio", "socket", "threading", "time", "os", "random"}
+NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc"}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def inside(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def package_of(path: Path) -> str:
+    """The package (or top-level module) of the house that a file belongs to; "" for the front door itself."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "" if first.startswith("__") else first
+
+
+every_module = pytest.mark.parametrize("path", MODULES, ids=inside)
+every_placed_module = pytest.mark.parametrize("path", [path for path in MODULES if package_of(path)], ids=inside)
+every_pure_module = pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if package_of(path) in PURE_PACKAGES and inside(path) not in PURE_EXCEPT],
+    ids=inside,
+)
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, absolute name) of everything a file imports, inside functions too; what only types need counts as well."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative imports hide where they go"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+@every_placed_module
+def test_imports_go_down_only(path: Path) -> None:
+    """Goal: lower floors know nothing of higher ones, neighbours nothing of each other."""
+    own = package_of(path)
+    assert own in HEIGHT, f"{own} has no floor in the house: give it one"
+    wrong = []
+    for line, name in imports_of(path):
+        if name.split(".")[0] != "rocketq":
+            continue
+        other = name.split(".")[1] if "." in name else ""
+        if other != own and HEIGHT.get(other, len(FLOORS) + 1) >= HEIGHT[own]:
+            wrong.append(f"{path.name}:{line} imports {name}")
+    assert not wrong, wrong
+
+
+@every_pure_module
+def test_pure_modules_know_no_time_threads_sockets_or_chance(path: Path) -> None:
+    """Goal: what decides gets time, randomness and bytes as arguments, so that it can be tested and simulated."""
+    wrong = [f"{inside(path)}:{line} imports {name}" for line, name in imports_of(path) if name.split(".")[0] in IMPURE]
+    assert not wrong, wrong
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    """Goal: a module is named for what it holds."""
+    assert [path for path in MODULES if NAMELESS & {path.stem, *path.relative_to(PACKAGE).parts}] == []
+
+
+@every_module
+def test_broad_catches_say_why_on_their_line(path: Path) -> None:
+    """Goal: `except Exception` only where a loop or a boundary must survive, and the line says which."""
+    lines = path.read_text().splitlines()
+    wrong = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        broad = any(kind is None or (isinstance(kind, ast.Name) and kind.id == "Exception") for kind in caught)
+        comment = lines[node.lineno - 1].partition("#")[2]
+        if broad and not comment.replace("noqa", "").strip(" :ABLE0123456789"):
+            wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {lines[node.lineno - 1].strip()}")
+    assert not wrong, wrong
+
+
+def test_every_package_has_a_floor() -> None:
+    """Goal: a new package is given its place before it is used."""
+    packages = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert packages <= set(HEIGHT)
