@@ -1,7 +1,7 @@
 """Performs random operations on the kernel and prints a digest of every result and of all memory it may have touched.
 
-`python kernel_driver.py SEED OPERATIONS` is run once with each form of the kernel; the outputs must be equal. Buffers end
-at a page that cannot be read: a kernel that looks one byte too far dies here, not in production.
+`python kernel_driver.py SEED OPERATIONS` is run once with each form of the kernel; the outputs must be equal. Buffers
+end at a page that cannot be read: a kernel that looks one byte too far dies here, not in production.
 Arguments stay within the C types (a compiled call refuses others with OverflowError, an interpreted one does not ask).
 """
 
