@@ -14,7 +14,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import equal_bytes, load_i32, load_i64, signed_i32, skip_zeros, store_i32, store_i64
+    from rocketq.kernel.primitives import equal_bytes, load_i32, load_i64, signed_i32, skip_zeros, store_i32, store_i64, zero_bytes
 
 HEADER_BYTES, SLOT_BYTES, UNIT_BYTES = 40, 4, 20
 
@@ -103,7 +103,7 @@ class IndexTail:
 
     def holds(self, hashed, log_offset):
         """Whether this key of this record is there already, looking only as far back as that record."""
-        number: cython.longlong = load_i32(self.p, 40 + (hashed % self.slots) * 4)
+        number: cython.longlong = load_i32(self.p, 40 + (hashed & 0x7FFFFFFF) % self.slots * 4)
         at: cython.Py_ssize_t
         before: cython.longlong
         while 0 < number < self.count:
@@ -121,7 +121,7 @@ class IndexTail:
     def search(self, hashed: cython.int, count_max: cython.int, begin_ms: cython.longlong, end_ms: cython.longlong):
         """Log offsets of a key's records stored within [begin_ms, end_ms] (to the second), newest first."""
         found: list = []
-        number: cython.longlong = load_i32(self.p, 40 + (hashed % self.slots) * 4)
+        number: cython.longlong = load_i32(self.p, 40 + (hashed & 0x7FFFFFFF) % self.slots * 4)
         at: cython.Py_ssize_t
         before: cython.longlong
         stored_ms: cython.longlong
@@ -215,7 +215,9 @@ class IndexTail:
             at += 20
             if load_i32(self.p, at + 16) == 0:
                 used += 1
-            store_i32(self.p, 40 + (load_i32(self.p, at) % self.slots) * 4, number)
+            store_i32(self.p, 40 + (load_i32(self.p, at) & 0x7FFFFFFF) % self.slots * 4, number)
+        at = 40 + self.slots * 4 + count * 20
+        zero_bytes(self.p, at, 40 + self.slots * 4 + min(self.count, self.units_max) * 20)
         store_i64(self.p, 0, begin_ms)
         store_i64(self.p, 8, end_ms)
         store_i64(self.p, 16, begin_offset)

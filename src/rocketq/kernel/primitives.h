@@ -54,6 +54,9 @@ static inline void copy_bytes(rq_byte *to, rq_at to_at, const rq_byte *from, rq_
 static inline int equal_bytes(const rq_byte *a, rq_at a_at, const rq_byte *b, rq_at b_at, rq_at count) {
     return count <= 0 || memcmp(a + a_at, b + b_at, (size_t)count) == 0;
 }
+static inline void zero_bytes(rq_byte *p, rq_at at, rq_at end) {
+    if (at < end) memset(p + at, 0, (size_t)(end - at));
+}
 /* First position >= at that holds `value`, or end. */
 static inline rq_at find_byte(const rq_byte *p, rq_at at, rq_at end, int value) {
     const rq_byte *hit = at < end ? (const rq_byte *)memchr(p + at, value, (size_t)(end - at)) : NULL;

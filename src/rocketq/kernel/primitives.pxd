@@ -9,6 +9,7 @@ cdef extern from "primitives.h" nogil:
     int signed_i32(unsigned int value)
     void publish(unsigned char* p, Py_ssize_t at, int size, int magic)
     void copy_bytes(unsigned char* to, Py_ssize_t to_at, const unsigned char* source, Py_ssize_t source_at, Py_ssize_t count)
+    void zero_bytes(unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     bint equal_bytes(const unsigned char* a, Py_ssize_t a_at, const unsigned char* b, Py_ssize_t b_at, Py_ssize_t count)
     Py_ssize_t find_byte(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int value)
     Py_ssize_t skip_zeros(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)

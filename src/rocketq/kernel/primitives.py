@@ -55,6 +55,11 @@ def copy_bytes(to, to_at, source, source_at, count):
         to[to_at : to_at + count] = source[source_at : source_at + count]
 
 
+def zero_bytes(p, at, end):
+    if at < end:
+        p[at:end] = bytes(end - at)
+
+
 def equal_bytes(a, a_at, b, b_at, count):
     return count <= 0 or a[a_at : a_at + count] == b[b_at : b_at + count]
 

@@ -1,7 +1,11 @@
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from rocketq.kernel.primitives cimport copy_bytes, load_i32, load_i64
+from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, load_i32, load_i64
 from rocketq.kernel.buffers cimport MappedBuffer
-from rocketq.kernel.records cimport RecordView, MESSAGE
+from rocketq.kernel.records cimport BAD_CRC, MESSAGE, RecordView
+
+from rocketq.kernel.queue_units cimport QueueTail
+
+cdef bint is_of_queue(const unsigned char* p, RecordView view, QueueTail queue, long long queue_offset) noexcept
 
 cpdef enum:
     READ_DONE = 1
@@ -18,12 +22,13 @@ cdef class ReadLimits:
     cdef public long long count_max, bytes_max, disk_count_max, disk_bytes_max, scan_max, log_end, memory_bytes
 
 cdef class QueueRead:
-    cdef readonly int status, found, bad, filtered
+    cdef readonly int status, found, bad, bad_units, filtered
     cdef readonly long long scanned, need_log_offset, last_log_offset, bad_log_offset, missing_log_offset
     cdef readonly object records
     cdef Py_ssize_t _total
+    cdef list _segments
     cdef long long _taken_offset[4096]
     cdef int _taken_size[4096]
     cdef void reset(self)
     cdef bint is_full(self, ReadLimits limits, long long log_offset, int size) noexcept
-    cdef void gather(self, LogMap log)
+    cdef void gather(self)

@@ -6,8 +6,9 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import load_i32, load_i64
-    from rocketq.kernel.records import MESSAGE, RecordView
+    from rocketq.kernel.primitives import equal_bytes, load_i32, load_i64
+    from rocketq.kernel.queue_units import QueueTail
+    from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
 
     # What read() answers.
     READ_DONE, NEED_SEGMENT = 1, 0
@@ -43,6 +44,8 @@ class LogMap:
 
     def find(self, log_offset):
         number: cython.longlong
+        if log_offset < 0:
+            return None
         if self._last is not None and 0 <= log_offset - self._last.base < self.segment_bytes:
             return self._last
         number = log_offset // self.segment_bytes
@@ -75,7 +78,7 @@ class ReadLimits:
 class QueueRead:
     """One read and its result: `records` back to back, `found` of them, `scanned` units passed, `bad` records skipped.
 
-    `missing_log_offset` (or -1) is the last unit whose record is gone, `bad_log_offset` the last damaged one.
+    Of the bad ones `bad_units` point to no record of theirs at all. `missing_log_offset` (or -1) is the last unit whose record is gone, `bad_log_offset` the last damaged one.
     """
 
     def __init__(self):
@@ -86,15 +89,17 @@ class QueueRead:
 
     def reset(self):
         self.status = READ_DONE
-        self.found = self.bad = self.filtered = 0
+        self.found = self.bad = self.bad_units = self.filtered = 0
         self.scanned = 0
         self.need_log_offset = self.last_log_offset = self.bad_log_offset = self.missing_log_offset = -1
         self._total = 0
+        self._segments = []
         self.records = b""
 
     def read(
         self,
         log: LogMap,
+        queue: QueueTail,
         units: MappedBuffer,
         first: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
@@ -109,7 +114,8 @@ class QueueRead:
         """Walk units [first, stop) of a queue file and take what matches; NEED_SEGMENT when a mapping is missing.
 
         Records below `gone_until` were deleted. `tag_codes` is a set of tag hashes (or None for all); `unit_filter`
-        and `record_filter` are calls (or None) for what a hash cannot say.
+        and `record_filter` are calls (or None) for what a hash cannot say. A record that says another topic, queue or
+        offset than its unit is as bad as a broken one.
         """
         index: cython.Py_ssize_t
         log_offset: cython.longlong
@@ -151,18 +157,21 @@ class QueueRead:
             at = log_offset - segment.base
             state = view.parse(segment.p, at, segment.size, log_offset, check_crc)
             self.scanned += 1
-            if state != MESSAGE or view.size != size:
+            if state != MESSAGE or view.size != size or not is_of_queue(segment.p, view, queue, units.base + index):
                 self.bad += 1
                 self.bad_log_offset = log_offset
+                if state != BAD_CRC:
+                    self.bad_units += 1
                 continue
             if record_filter is not None and not record_filter(segment.bytes_at(at, size)):
                 self.filtered += 1
                 continue
             self._taken_offset[self.found] = log_offset
             self._taken_size[self.found] = size
+            self._segments.append(segment)
             self.found += 1
             self._total += size
-        self.gather(log)
+        self.gather()
         return READ_DONE
 
     def is_full(self, limits, log_offset, size):
@@ -174,8 +183,8 @@ class QueueRead:
             return self._total + size > limits.disk_bytes_max or self.found >= limits.disk_count_max
         return self._total + size > limits.bytes_max
 
-    def gather(self, log):
-        """Copy the taken records into one bytes object."""
+    def gather(self):
+        """Copy the taken records into one bytes object. A filter may have let others run: their segments are held."""
         index: cython.int
         at: cython.Py_ssize_t = 0
         segment: MappedBuffer
@@ -184,14 +193,24 @@ class QueueRead:
             out = PyBytes_FromStringAndSize(cython.NULL, self._total)
             target = out
             for index in range(self.found):
-                segment = log.find(self._taken_offset[index])
+                segment = self._segments[index]
                 copy_bytes(target, at, segment.p, self._taken_offset[index] - segment.base, self._taken_size[index])
                 at += self._taken_size[index]
             self.records = out
         else:
             pieces = []
             for index in range(self.found):
-                segment = log.find(self._taken_offset[index])
+                segment = self._segments[index]
                 at = self._taken_offset[index] - segment.base
                 pieces.append(segment.p[at : at + self._taken_size[index]])
             self.records = b"".join(pieces)
+
+
+def is_of_queue(p, view, queue, queue_offset):
+    """Whether a record says itself that it is this message of this queue."""
+    return (
+        view.queue_offset == queue_offset
+        and view.queue_id == queue.queue_id
+        and view.topic_len == len(queue.topic)
+        and equal_bytes(p, view.topic_at, queue.topic, 0, view.topic_len)
+    )

@@ -1,13 +1,14 @@
-from rocketq.kernel.primitives cimport equal_bytes, find_byte, load_i32, load_i64, wrap_u32
+from rocketq.kernel.primitives cimport equal_bytes, find_byte, load_i32, load_i64, skip_zeros, wrap_u32
 from rocketq.kernel.appender cimport put_keys
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.index_units cimport IndexTail, key_hash
 from rocketq.kernel.properties cimport PropertySpans, java_hash
 from rocketq.kernel.queue_units cimport QueueTail, tags_code_of
-from rocketq.kernel.records cimport RecordView, BAD_CRC, BLANK, MESSAGE
+from rocketq.kernel.records cimport RecordView, BAD_CRC, BAD_LENGTH, BLANK, MESSAGE
 
 from rocketq.kernel.reader cimport LogMap
 
+cdef bint is_torn(const unsigned char* p, Py_ssize_t at, Py_ssize_t length) noexcept
 cdef bint has_key_hash(const unsigned char* p, RecordView view, PropertySpans spans, int hashed) noexcept
 
 cdef class Scanner:
@@ -15,8 +16,9 @@ cdef class Scanner:
     cdef public object resolve, misfit, roll_index
     cdef public IndexTail index
     cdef public list delays_ms, touched
-    cdef public bint check_crc, to_queues, compare_only
-    cdef public long long keys
+    cdef public bint check_crc, to_queues, compare_only, distrust
+    cdef public long long keys, boundary
+    cdef public object cross
     cdef readonly RecordView view
     cdef PropertySpans _spans
     cdef list _last_queues

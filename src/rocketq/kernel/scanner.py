@@ -8,19 +8,20 @@ if not cython.compiled:
     from rocketq.kernel.appender import put_keys
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.index_units import key_hash
-    from rocketq.kernel.primitives import equal_bytes, find_byte, load_i32, load_i64, wrap_u32
+    from rocketq.kernel.primitives import equal_bytes, find_byte, load_i32, load_i64, skip_zeros, wrap_u32
     from rocketq.kernel.properties import PropertySpans, java_hash
     from rocketq.kernel.queue_units import tags_code_of
-    from rocketq.kernel.records import BAD_CRC, BLANK, MESSAGE, RecordView
+    from rocketq.kernel.records import BAD_CRC, BAD_LENGTH, BLANK, MESSAGE, RecordView
 
 
 @cython.cclass
 class Scanner:
     """Dispatches records to queues and index as often as it is told to: what is there already stays as it is.
 
-    `resolve(topic, queue_id)` gives a queue not seen before. `misfit(queue, queue_offset, log_offset, size, tags_code)`
+    `cross(log_offset)` is told of the first record with keys behind `boundary`. `resolve(topic, queue_id)` gives a queue not seen before. `misfit(queue, queue_offset, log_offset, size, tags_code)`
     decides about a record whose queue offset is not the next one. With `to_queues` off only the index is built. With
-    `compare_only` nothing is written: a unit that differs from its record is a misfit too, and keys are only counted.
+    `compare_only` nothing is written: a unit that differs from its record is a misfit too, and keys are only counted. With
+    `distrust` a record whose properties look torn is damage: no CRC covers them.
     """
 
     def __init__(self, resolve, misfit, roll_index):
@@ -34,7 +35,10 @@ class Scanner:
         self.check_crc = True
         self.to_queues = True
         self.compare_only = False
+        self.distrust = False
         self.keys = 0
+        self.boundary = 0x7FFFFFFF_FFFFFFFF
+        self.cross = None
         self.view = RecordView()
         self._spans = PropertySpans()
         self.forget_queues()
@@ -60,6 +64,8 @@ class Scanner:
         self.last_at = self.good_end = -1
         while at < stop:
             state = self.view.parse(buffer.p, at, buffer.size, buffer.base + at, self.check_crc)
+            if state == MESSAGE and self.distrust and is_torn(buffer.p, self.view.properties_at, self.view.properties_len):
+                state = BAD_LENGTH
             if state == MESSAGE:
                 self.dispatch(buffer.p, True)
                 self.last_at = at
@@ -96,6 +102,8 @@ class Scanner:
             return 0
         if self.keyed_from < 0:
             self.keyed_from = self.view.log_offset
+        if self.view.log_offset > self.boundary:
+            self.cross(self.view.log_offset)
         if self.compare_only:
             self.count_keys(p)
             return 0
@@ -160,7 +168,7 @@ class Scanner:
     def dispatch_unit(self, p, queue):
         at: cython.Py_ssize_t
         code: cython.longlong = tags_code_of(queue, self._spans, p, self.view.store_ms, self.delays_ms)
-        if self.view.queue_offset != queue.next_offset:
+        if self.view.queue_offset != queue.next_offset or queue.next_offset < 0:
             self.misfit(queue, self.view.queue_offset, self.view.log_offset, self.view.size, code)
             return 0
         if queue.next_offset >= queue.room_end:
@@ -183,6 +191,22 @@ class Scanner:
             queue.touched = True
             self.touched.append(queue)
         return 0
+
+
+def is_torn(p, at, length):
+    """Whether text ends in zeros, or is all zeros where it fills its part of a disk sector: never written, it seems."""
+    end: cython.Py_ssize_t = at + length
+    stop: cython.Py_ssize_t
+    if length == 0:
+        return False
+    if p[end - 1] == 0:
+        return True
+    while at < end:
+        stop = min((at // 512 + 1) * 512, end)
+        if p[at] == 0 and skip_zeros(p, at, stop) == stop:
+            return True
+        at = stop
+    return False
 
 
 def check_index_units(

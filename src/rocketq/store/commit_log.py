@@ -180,9 +180,13 @@ class CommitLog:
         if not self.start <= log_offset < self.readable_end:
             return None
         segment, view = self.segment(log_offset), RecordView()
-        if view.parse_at(segment, log_offset - segment.base, check_crc) != MESSAGE:
+        if view.parse_at(segment, log_offset - segment.base, check_crc) != MESSAGE or self.is_damaged(log_offset):
             return None
         return _record(segment, view)
+
+    def is_damaged(self, log_offset: int) -> bool:
+        """Whether recovery found no good record here."""
+        return any(log_offset in hole for hole in self.holes)
 
     def store_ms_at(self, log_offset: int) -> int | None:
         """Store time of the record at `log_offset`; the body is not looked at."""

@@ -148,15 +148,13 @@ class ConsumeQueue:
             put_unit_at(units, index, 0, FILLER_SIZE, 0)
 
     def fill_to(self, queue_offset: int) -> None:
-        """The messages before `queue_offset` are lost: units that are empty become fillers, so that offsets stay."""
+        """The messages before `queue_offset` are lost: fillers take their places, so that offsets stay."""
         while self.tail.next_offset < queue_offset:
             self.make_room(1)
             offset = self.tail.next_offset
             units = self.file_at(offset)
             assert units is not None
-            log_offset, size, _ = unit_at(units, offset - units.base)
-            if size <= 0 or log_offset < self.tail.log_end:
-                put_unit_at(units, offset - units.base, self.tail.log_end, FILLER_SIZE, 0)
+            put_unit_at(units, offset - units.base, self.tail.log_end, FILLER_SIZE, 0)
             self.tail.next_offset = offset + 1
 
     def put_at(self, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:

@@ -16,6 +16,9 @@ from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
 
 log = logging.getLogger(__name__)
 
+QUEUE_OFFSET_MAX = 1 << 48
+QueueEntry = tuple[int, int, int, int]  # queue offset, log offset, size, tags code
+
 
 class Dispatcher:
     """Brings records of the log to queues and index, as often as needed; decides about those that do not fit."""
@@ -27,16 +30,12 @@ class Dispatcher:
         self.scanner = Scanner(self._resolve, self._misfit, index.roll)
         self.scanner.delays_ms = config.delays_ms
         self.misplaced = 0
+        self._doubtful: dict[ConsumeQueue, QueueEntry] = {}
 
     def _resolve(self, topic: bytes, queue_id: int) -> QueueTail | None:
         name = safe_topic(topic)
         if name is None or not 0 <= queue_id <= QUEUE_ID_MAX:
-            self.misplaced += 1
-            log.error(
-                "dispatch: a record names topic %r and queue %d, which cannot be: it stays out of any queue",
-                topic,
-                queue_id,
-            )
+            self._leave_out(self.scanner.view.log_offset, f"topic {topic!r} and queue {queue_id}, which cannot be")
             return None
         known = self._queues.get(name, queue_id)
         if known is None:
@@ -45,36 +44,52 @@ class Dispatcher:
         return known.tail
 
     def _misfit(self, tail: QueueTail, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
-        """A record whose queue offset is not the next: the first of its queue, a known one, one behind a loss, or one
-        of a queue that was deleted and started again."""
-        queue = cast(ConsumeQueue, tail.owner)
+        """A record whose queue offset is not the next: the first of its queue, one behind a loss, or one of a queue that
+        was deleted and started again. No checksum covers the offset, so one record alone may be wrong about it; two in
+        a row are not."""
+        queue, entry = cast(ConsumeQueue, tail.owner), (queue_offset, log_offset, size, tags_code)
         expected = tail.next_offset
-        if expected == UNKNOWN or (expected == 0 and len(queue.files) == 0):
+        if not 0 <= queue_offset <= QUEUE_OFFSET_MAX:
+            self._leave_out(log_offset, f"offset {queue_offset} of {queue!r}, which cannot be")
+        elif expected == UNKNOWN or (expected == 0 and len(queue.files) == 0):
             queue.begin_at(queue_offset)
-        elif queue_offset > expected:
-            if queue_offset - expected > self._lost_records_max(tail.log_end, log_offset):
-                self.misplaced += 1
-                log.error("dispatch: the record at %d says offset %d of %r, where %d comes next and nothing is missing: "
-                          "it stays out of the queue", log_offset, queue_offset, queue, expected)  # fmt: skip
-                return
-            queue.fill_to(queue_offset)
-        else:
-            if queue_offset < 0 or log_offset < tail.log_end:
-                return
-            if queue_offset > 0:
-                log.warning(
-                    "dispatch: offset %d of %r was given twice: the newer message, at %d, has it",
-                    queue_offset,
-                    queue,
-                    log_offset,
-                )
-                if queue.unit(queue_offset) is not None:
-                    queue.put_at(queue_offset, log_offset, size, tags_code)
-                return
+            self._put(queue, entry)
+        elif log_offset < tail.log_end:
+            return  # known already
+        elif queue_offset == 0:
             queue.begin_at(0)
+            self._put(queue, entry)
+        elif expected < queue_offset <= expected + self._lost_records_max(tail.log_end, log_offset):
+            queue.fill_to(queue_offset)
+            self._put(queue, entry)
+        else:
+            self._doubt(queue, entry)
+
+    def _doubt(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
+        """The record and its queue disagree; when the record before it disagreed in the same way, they are right."""
+        queue_offset, log_offset, _, _ = entry
+        before = self._doubtful.get(queue)
+        self._doubtful[queue] = entry
+        if before is None or before[0] + 1 != queue_offset:
+            self._leave_out(log_offset, f"offset {queue_offset} of {queue!r}, where {queue.end_offset} comes next")
+            return
+        log.warning("dispatch: %r goes on at offset %d instead of %d, as two records in a row say", queue, before[0],
+                    queue.end_offset)  # fmt: skip
+        del self._doubtful[queue]
+        self.misplaced -= 1
+        queue.begin_at(before[0])
+        self._put(queue, before)
+        self._put(queue, entry)
+
+    def _put(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
+        _, log_offset, size, tags_code = entry
         queue.make_room(1)
-        tail.put_next(log_offset, size, tags_code)
-        self._touch(tail)
+        queue.tail.put_next(log_offset, size, tags_code)
+        self._touch(queue.tail)
+
+    def _leave_out(self, log_offset: int, says: str) -> None:
+        self.misplaced += 1
+        log.error("dispatch: the record at %d says %s: it stays out of the queue", log_offset, says)
 
     def _touch(self, tail: QueueTail) -> None:
         if not tail.touched:

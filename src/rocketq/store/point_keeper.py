@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import replace
 
@@ -14,8 +15,10 @@ from rocketq.store.digests import LogDigests
 from rocketq.store.disk import Disk
 from rocketq.store.index import Index
 from rocketq.store.queue_table import QueueTable
-from rocketq.store.recovery_point import QueueState, RecoveryPoint
+from rocketq.store.recovery_point import FILE_NAME, QueueState, RecoveryPoint
 from rocketq.store.writer import Writer
+
+log = logging.getLogger(__name__)
 
 
 class PointKeeper:
@@ -34,6 +37,14 @@ class PointKeeper:
         self.digests = LogDigests()
         self.missing_index: LogRange | None = None
         self.last_store_ms = 0
+        self._distrusted = False
+
+    def distrust(self, reason: str) -> None:
+        """Queues or index do not agree with the log: leave no recovery point, so that the next opening mends them."""
+        if not self._distrusted:
+            log.error("%s: the next start walks the whole log and mends it", reason)
+            self._distrusted = True
+            (self._config.root / FILE_NAME).unlink(missing_ok=True)
 
     def save(self) -> None:
         with self._lock:
@@ -46,7 +57,8 @@ class PointKeeper:
                 queue.flush(pages_min=0)
             for file in index_files:
                 file.flush()
-            replace(point, digests=digests).save(self._config.root, self._disk)
+            if not self._distrusted:
+                replace(point, digests=digests).save(self._config.root, self._disk)
             self._save_checkpoint(point)
 
     def _save_checkpoint(self, point: RecoveryPoint) -> None:

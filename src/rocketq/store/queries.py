@@ -46,6 +46,7 @@ class Queries:
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._memory_bytes = physical * config.memory_ratio_percent // 100
         self.bad_records = 0
+        self.on_damaged_unit: Callable[[str], None] = log.error
 
     # Reading a queue
 
@@ -80,6 +81,7 @@ class Queries:
         while True:
             state = found.read(
                 self._log.map,
+                queue.tail,
                 units,
                 queue_offset - units.base,
                 stop,
@@ -132,6 +134,8 @@ class Queries:
 
     def _count_bad(self, queue: ConsumeQueue, queue_offset: int, found: QueueRead) -> None:
         self.bad_records += found.bad
+        if found.bad_units and not self._log.is_damaged(found.bad_log_offset):
+            self.on_damaged_unit(f"queue {queue!r} points to {found.bad_log_offset}, where no message of it is")
         log.error("queue %r: %d damaged record(s) behind offset %d were skipped, the last at log offset %d",
                   queue, found.bad, queue_offset, found.bad_log_offset)  # fmt: skip
 

@@ -11,9 +11,11 @@ import logging
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 from rocketq.errors import StoreError
+from rocketq.kernel.index_units import IndexTail
 from rocketq.kernel.records import BAD_CRC, BLANK, MESSAGE, RecordView, find_next_record
 from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import UNIT_BYTES, StoreConfig
@@ -21,12 +23,13 @@ from rocketq.store.consume_queue import UNKNOWN, ConsumeQueue
 from rocketq.store.dispatch import Dispatcher
 from rocketq.store.index import Index
 from rocketq.store.queue_table import QueueTable
-from rocketq.store.recovery_point import QueueState, RecoveryPoint
+from rocketq.store.recovery_point import FILE_NAME, QueueState, RecoveryPoint
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 STEP_BYTES = 32 << 20
+NEVER = (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -65,6 +68,8 @@ class Recovery:
         self._dispatcher = dispatcher
         self._scanner = dispatcher.scanner
         self._scanner.check_crc = config.check_crc_on_recovery
+        self._scanner.distrust = True
+        self._index_gaps: list[LogRange] = []
         self._end_hints: dict[ConsumeQueue, int] = {}
         self.report = RecoveryReport()
 
@@ -73,7 +78,7 @@ class Recovery:
         self._repair_log_files()
         self._repair_queue_files()
         report = self.report
-        doubt = "there is no recovery point" if point is None else self._doubt(point)
+        doubt = "there is no recovery point" if point is None else self._doubt(point, clean=clean)
         if point is not None and doubt is None:
             self._restore(point)
             report.from_point, report.walked_from = True, point.log_end
@@ -131,7 +136,7 @@ class Recovery:
 
     # The recovery point
 
-    def _doubt(self, point: RecoveryPoint) -> str | None:
+    def _doubt(self, point: RecoveryPoint, *, clean: bool) -> str | None:
         """Why the point does not fit these files, or None when it does."""
         files, config = self._log.files, self._config
         if (point.segment_bytes, point.queue_file_bytes) != (config.segment_bytes, config.queue_file_bytes):
@@ -147,7 +152,17 @@ class Recovery:
             return f"log files are missing at {missing[0].start}"
         if point.last_record >= files.first and not self._is_last_record(point):
             return "the log's last record is not the one of the recovery point"
+        if clean and (changed := self._changed_since_point()) is not None:
+            return f"{changed} was changed after the store was closed"
         return self._doubt_queues(point)
+
+    def _changed_since_point(self) -> Path | None:
+        """A file that was written to after the recovery point: nobody does that to a closed store but by hand."""
+        closed_ns = (self._config.root / FILE_NAME).stat().st_mtime_ns
+        logs = [self._log.files.path_of(start) for start in self._log.files]
+        queues = [queue.files.path_of(start) for queue in self._queues for start in queue.files]
+        index = [file.path for file in self._index.files]
+        return next((path for path in [*logs, *queues, *index] if path.stat().st_mtime_ns > closed_ns), None)
 
     def _missing_files(self, end: int) -> list[LogRange]:
         starts = [start for start in self._log.files if start < end]
@@ -230,7 +245,26 @@ class Recovery:
                 self.report.note(f"index file {file.path.name} is damaged ({wrong}): it and later ones are built again")
                 for later in list(self._index.files)[at:]:
                     self._index.drop(later)
-                return
+                break
+        self._watch_index_gaps([file.tail for file in self._index.files if file.tail.count > 1])
+
+    def _watch_index_gaps(self, tails: list[IndexTail]) -> None:
+        """The walk tells of the first record with keys behind each index file: it must be the next file's first."""
+        begins = [tail.begin_offset for tail in tails[1:]]
+        ends = [tail.end_offset for tail in tails[:-1]]
+        scanner = self._scanner
+
+        def cross(log_offset: int) -> None:
+            ends.pop(0)
+            begin = begins.pop(0)
+            if log_offset < begin:
+                self._index_gaps.append(LogRange(log_offset, begin + 1))
+            scanner.boundary = ends[0] if ends else NEVER
+            if log_offset > scanner.boundary:
+                cross(log_offset)
+
+        scanner.cross = cross
+        scanner.boundary = ends[0] if ends else NEVER
 
     # The walk
 
@@ -317,7 +351,7 @@ class Recovery:
             if queue.tail.next_offset == UNKNOWN and not self._find_end(queue, end):
                 self._queues.remove(queue)
                 continue
-            queue.tail.next_offset = queue.keeps_beyond(queue.end_offset, self._log.holes)
+            queue.fill_to(queue.keeps_beyond(queue.end_offset, self._log.holes))
             dropped = queue.truncate(end)
             if dropped:
                 log.info("recovery: queue %r: %d units behind the log's end were dropped", queue, dropped)
@@ -346,18 +380,21 @@ class Recovery:
         self._index.truncate(end, self._log.store_ms_at)
         first = next((file.tail for file in self._index.files if file.tail.count > 1), None)
         keyed_from = self._scanner.keyed_from
-        if not self.report.from_point and first is not None and 0 <= keyed_from < first.begin_offset:
-            self._lack_index(LogRange(keyed_from, first.begin_offset))
+        if self.report.from_point or first is None:
+            return
+        gaps = self._index_gaps
+        if 0 <= keyed_from < first.begin_offset:
+            gaps = [LogRange(keyed_from, first.begin_offset + 1), *gaps]
+        if gaps:
+            self._lack_index(LogRange(gaps[0].start, gaps[-1].end))
 
 
 def _is_contiguous(queue: ConsumeQueue, state: QueueState) -> bool:
-    """Whether there is a file for every unit from the queue's first file to its end."""
-    starts = list(queue.files)
-    last = queue.files.start_of((state.end_offset - 1) * UNIT_BYTES)
-    if not starts or last not in starts:
-        return False
-    needed = [start for start in starts if start <= last]
-    return needed == list(range(needed[0], last + 1, queue.files.file_bytes))
+    """Whether there is a file for every unit from the first that exists to the last."""
+    files = queue.files
+    first = files.start_of(min(state.min_offset, state.end_offset - 1) * UNIT_BYTES)
+    last = files.start_of((state.end_offset - 1) * UNIT_BYTES)
+    return all(start in files for start in range(first, last + 1, files.file_bytes))
 
 
 def _written_end(queue: ConsumeQueue, start: int) -> int:

@@ -61,6 +61,7 @@ class Store:
         self.queries = Queries(config, self.log, self.queues, self.index, lambda: self.visible_to)
         self.announcer = Announcer(self.writer, self.log, self.dispatcher, self.queries, lambda: self.visible_to)
         self.points = PointKeeper(config, self.disk, self.log, self.queues, self.index, self.writer)
+        self.queries.on_damaged_unit = self.points.distrust
         self.retention = Retention(config, self.disk, self.log, self._after_deletion)
         self.report = RecoveryReport()
         self._directory_lock: DirectoryLock | None = None
@@ -311,7 +312,7 @@ class Store:
         if self._is_due("point", config.queue_flush_thorough_interval_ms, now_ms):
             self.save_recovery_point()
         if self._is_due("clean", config.clean_interval_ms, now_ms):
-            self.retention.run_once(self.clock.now_ms(), self._check_disk())
+            self._clean()
         if self._is_due("idle", config.idle_mapping_ms, now_ms):
             self.drop_idle_mappings()
 
@@ -350,7 +351,13 @@ class Store:
     def clean(self) -> list[LogRange]:
         """Delete expired files now, whatever the hour."""
         self.retention.request()
-        return self.retention.run_once(self.clock.now_ms(), self._check_disk())
+        return self._clean()
+
+    def _clean(self) -> list[LogRange]:
+        deleted = self.retention.run_once(self.clock.now_ms(), self._check_disk())
+        if deleted:
+            self.save_recovery_point()  # the old one names files that are gone
+        return deleted
 
     def delete_topic(self, topic: str) -> int:
         """Remove a topic's queues; its messages stay in the log until that expires. How many queues went."""

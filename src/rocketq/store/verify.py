@@ -98,7 +98,7 @@ class Verifier:
         self._last_store_ms = 0
         self._map = LogMap(1)
         self._scanner = Scanner(self._resolve, self._misfit, None)
-        self._scanner.compare_only = True
+        self._scanner.compare_only = self._scanner.distrust = True
         self._scanner.delays_ms = list(parse_delay_levels(delay_levels))
         self._keys_before: dict[int, int] = {}
 

@@ -188,7 +188,7 @@ class Writer:
 
     def _dispatch_from(self, log_offset: int) -> None:
         scanner, appender = self._dispatcher.scanner, self._log.appender
-        scanner.index, scanner.check_crc = appender.index, False
+        scanner.index, scanner.check_crc, scanner.distrust = appender.index, False, False
         scanner.scan(appender.segment, log_offset - appender.base, appender.position)
         appender.index = scanner.index
 

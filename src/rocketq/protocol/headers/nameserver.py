@@ -90,8 +90,10 @@ class QueryDataVersionResponse(Header):
 
 @header
 class RouteRequest(Header):
+    """Without a topic it is answered like an unknown one."""
+
     CODE: ClassVar = RequestCode.GET_ROUTEINFO_BY_TOPIC
-    topic: str = wire("topic")
+    topic: str = wire("topic", default="")
     strict_json: bool | None = wire("acceptStandardJsonOnly", default=None)
 
 

@@ -1,0 +1,72 @@
+"""A NameServer put together: the table, its handlers, a server, and the scan for brokers that fell silent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from rocketq.nameserver.config import NameServerConfig
+from rocketq.nameserver.handlers import Ports, handlers
+from rocketq.nameserver.kv_config import KvConfig
+from rocketq.nameserver.route_table import RouteTable
+from rocketq.nameserver.settings import Settings
+from rocketq.remoting import Connection, Dispatcher, Limits, Server, TlsConfig
+from rocketq.runtime.clock import Clock, SystemClock
+
+log = logging.getLogger(__name__)
+
+_FIRST_SCAN_S = 5
+
+
+class NameServer:
+    """Runs on the event loop it is started on; routes live in memory, key-value config in a file."""
+
+    def __init__(
+        self, config: NameServerConfig | None = None, *, tls: TlsConfig | None = None, clock: Clock | None = None
+    ) -> None:
+        self._config = config or NameServerConfig()
+        self._clock = clock or SystemClock()
+        self._routes = RouteTable()
+        self.dispatcher = Dispatcher()
+        ports = Ports(self._routes, KvConfig(self._config.kv_path), Settings(self._config), self._clock)
+        handlers.bind(self.dispatcher, ports)
+        self._server = Server(self.dispatcher, limits=Limits(idle_ms=self._config.idle_seconds * 1000), tls=tls)
+        self._server.add_close_callback(self._disconnected)
+        self._scanning: asyncio.Task[None] | None = None
+
+    @property
+    def addr(self) -> str:
+        return self._server.addr
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    async def start(self) -> None:
+        """Serve; `addr` tells where."""
+        await self._server.start(self._config.host, self._config.port)
+        self._scanning = asyncio.get_running_loop().create_task(self._scan_regularly())
+        log.info("NameServer serves at %s", self.addr)
+
+    async def stop(self, drain_ms: int = 3_000) -> None:
+        if self._scanning is not None:
+            self._scanning.cancel()
+            self._scanning = None
+        await self._server.stop(drain_ms)
+        log.info("NameServer stopped")
+
+    def scan(self) -> None:
+        """Remove brokers that fell silent, and close what is left of their connections."""
+        for link in self._routes.expire(self._clock.monotonic_ms()):
+            assert isinstance(link, Connection)
+            link.close("its broker was not heard of in time")
+
+    async def _scan_regularly(self) -> None:
+        await asyncio.sleep(min(_FIRST_SCAN_S, self._config.scan_interval_ms / 1000))
+        while True:
+            self.scan()
+            await asyncio.sleep(self._config.scan_interval_ms / 1000)
+
+    def _disconnected(self, connection: Connection) -> None:
+        for addr in self._routes.disconnect(connection):
+            log.info("the broker at %s is gone with its connection", addr)

@@ -1,0 +1,77 @@
+"""Settings of a NameServer, with Apache's key for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from rocketq.errors import ConfigError
+
+TLS_PREFIX: Final = "tls."
+_KV_PATH = Path.home() / "namesrv" / "kvConfig.json"
+_CONFIG_PATH = Path.home() / "namesrv" / "namesrv.properties"
+
+
+def option(key: str, default: Any) -> Any:
+    """A field that Apache's namesrv.conf calls `key`."""
+    return field(default=default, metadata={"key": key})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerConfig:
+    host: str = option("bindAddress", "127.0.0.1")
+    port: int = option("listenPort", 9876)
+    kv_path: Path = option("kvConfigPath", _KV_PATH)  # noqa: RUF009  a Path never changes
+    config_path: Path = option("configStorePath", _CONFIG_PATH)  # noqa: RUF009
+    order_enabled: bool = option("orderMessageEnable", False)
+    idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120)
+    scan_interval_ms: int = option("scanNotActiveBrokerInterval", 10_000)
+
+    def __post_init__(self) -> None:
+        for valid, what in (
+            (0 <= self.port <= 0xFFFF, f"listenPort {self.port} is outside 0..65535"),
+            (self.idle_seconds > 0, "serverChannelMaxIdleTimeSeconds must be above 0"),
+            (self.scan_interval_ms > 0, "scanNotActiveBrokerInterval must be above 0"),
+        ):
+            if not valid:
+                raise ConfigError(what)
+
+    @classmethod
+    def from_java(cls, settings: Mapping[str, str], **given: Any) -> NameServerConfig:
+        """From Apache's keys; others are left to the caller (`unknown_keys`). `given` wins."""
+        return cls(**(parse_settings(settings) | given))
+
+    def to_java(self) -> dict[str, str]:
+        """Every key with its value, as texts."""
+        return {item.metadata["key"]: _to_text(getattr(self, item.name)) for item in fields(self)}
+
+
+def unknown_keys(settings: Mapping[str, str]) -> list[str]:
+    """Keys that mean nothing to a NameServer."""
+    return [key for key in settings if key not in _fields_by_key() and not key.startswith(TLS_PREFIX)]
+
+
+def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
+    """The known ones by our names; ConfigError names a bad one."""
+    known = _fields_by_key()
+    return {known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known}
+
+
+def _fields_by_key() -> dict[str, Any]:
+    return {item.metadata["key"]: item for item in fields(NameServerConfig)}
+
+
+def _parse(key: str, text: str, default: Any) -> Any:
+    text = text.strip()
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        return type(default)(text) if not isinstance(default, Path) else Path(text)
+    except (KeyError, ValueError):
+        raise ConfigError(f"{key}={text!r} is not a {type(default).__name__}") from None
+
+
+def _to_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

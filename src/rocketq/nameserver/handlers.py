@@ -1,0 +1,209 @@
+"""What a NameServer answers to each request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketq.errors import ConfigError
+from rocketq.nameserver import route_views
+from rocketq.nameserver.kv_config import KvConfig
+from rocketq.nameserver.route_table import Registration, RouteTable, same_version
+from rocketq.nameserver.settings import Settings
+from rocketq.protocol.bodies.queues import DataVersion, KeyValues
+from rocketq.protocol.bodies.registration import decode_registration
+from rocketq.protocol.bodies.routes import MemberGroupAnswer, TopicRoute
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.config_text import decode_config
+from rocketq.protocol.headers import nameserver as headers
+from rocketq.protocol.messages import body_crc
+from rocketq.protocol.names import ORDER_NAMESPACE
+from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.runtime.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    routes: RouteTable
+    kv: KvConfig
+    settings: Settings
+    clock: Clock
+
+
+handlers: Handlers[Ports] = Handlers()
+
+
+# brokers
+
+
+@handlers.on(RequestCode.REGISTER_BROKER)
+def register_broker(request: Request[headers.RegisterBrokerRequest], ports: Ports) -> Reply:
+    header = request.header
+    if header.body_crc not in (0, body_crc(request.body)):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "the body does not have the CRC its header says")
+    body = decode_registration(request.body, compressed=header.compressed, version=request.version)
+    registration = Registration(
+        cluster=header.cluster,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        addr=header.broker_addr,
+        ha_addr=header.ha_addr,
+        life_ms=header.heartbeat_timeout_ms,
+        acting_master=header.acting_master,
+        topics=body.topics,
+        filter_servers=body.filter_servers,
+    )
+    master = ports.routes.register(registration, request.connection, ports.clock.monotonic_ms())
+    answer = headers.RegisterBrokerResponse(master_addr=master.addr, ha_addr=master.ha_addr) if master else None
+    orders = ports.kv.list(ORDER_NAMESPACE)
+    return Reply(header=answer, body=b"" if orders is None else KeyValues(table=orders))
+
+
+@handlers.on(RequestCode.UNREGISTER_BROKER)
+def unregister_broker(request: Request[headers.UnregisterBrokerRequest], ports: Ports) -> Reply:
+    header = request.header
+    ports.routes.unregister(header.broker_name, header.broker_id, header.broker_addr)
+    return Reply()
+
+
+@handlers.on(RequestCode.QUERY_DATA_VERSION)
+def query_data_version(request: Request[headers.QueryDataVersionRequest], ports: Ports) -> Reply:
+    """Whether a broker should register again; when not, having asked keeps it alive."""
+    name, addr = request.header.broker_name, request.header.broker_addr
+    known = ports.routes.data_version(name, addr)
+    theirs = DataVersion.decode(request.body) if request.body else DataVersion()
+    changed = known is None or not same_version(known, theirs)
+    if not changed:
+        ports.routes.heartbeat(name, addr, ports.clock.monotonic_ms())
+    return Reply(header=headers.QueryDataVersionResponse(changed=changed), body=known or b"")
+
+
+@handlers.on(RequestCode.BROKER_HEARTBEAT)
+def broker_heartbeat(request: Request[headers.BrokerHeartbeatRequest], ports: Ports) -> Reply:
+    ports.routes.heartbeat(request.header.broker_name, request.header.broker_addr, ports.clock.monotonic_ms())
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_BROKER_CLUSTER_INFO)
+def cluster_info(request: Request[None], ports: Ports) -> Reply:
+    return Reply(body=route_views.cluster_table(ports.routes))
+
+
+@handlers.on(RequestCode.GET_BROKER_MEMBER_GROUP)
+def broker_member_group(request: Request[headers.MemberGroupRequest], ports: Ports) -> Reply:
+    group = route_views.member_group(ports.routes, request.header.cluster, request.header.broker_name)
+    return Reply(body=MemberGroupAnswer(group=group))
+
+
+@handlers.on(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
+def wipe_write_perm(request: Request[headers.WipeWritePermRequest], ports: Ports) -> Reply:
+    count = ports.routes.wipe_write_perm(request.header.broker_name)
+    return Reply(header=headers.WipeWritePermResponse(count=count))
+
+
+@handlers.on(RequestCode.ADD_WRITE_PERM_OF_BROKER)
+def add_write_perm(request: Request[headers.AddWritePermRequest], ports: Ports) -> Reply:
+    count = ports.routes.add_write_perm(request.header.broker_name)
+    return Reply(header=headers.AddWritePermResponse(count=count))
+
+
+# topics
+
+
+@handlers.on(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+def route(request: Request[headers.RouteRequest], ports: Ports) -> Reply:
+    """One form for all clients: quoted broker ids are strict JSON, and older clients read them too."""
+    topic = request.header.topic
+    order = ports.kv.get(ORDER_NAMESPACE, topic) if ports.settings.config.order_enabled else None
+    found = route_views.topic_route(ports.routes, topic, order)
+    if found is None:
+        return Reply(ResponseCode.TOPIC_NOT_EXIST, f"no broker has registered the topic {topic!r}")
+    return Reply(body=found)
+
+
+@handlers.on(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+def topic_list(request: Request[None], ports: Ports) -> Reply:
+    return Reply(body=route_views.all_topics(ports.routes))
+
+
+@handlers.on(RequestCode.GET_TOPICS_BY_CLUSTER)
+def cluster_topic_list(request: Request[headers.ClusterTopicsRequest], ports: Ports) -> Reply:
+    return Reply(body=route_views.cluster_topics(ports.routes, request.header.cluster))
+
+
+@handlers.on(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+def system_topic_list(request: Request[None], ports: Ports) -> Reply:
+    return Reply(body=route_views.system_topics(ports.routes))
+
+
+@handlers.on(RequestCode.GET_UNIT_TOPIC_LIST)
+def unit_topic_list(request: Request[None], ports: Ports) -> Reply:
+    return Reply(body=route_views.unit_topics(ports.routes))
+
+
+@handlers.on(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST)
+def unit_sub_topic_list(request: Request[None], ports: Ports) -> Reply:
+    return Reply(body=route_views.unit_sub_topics(ports.routes))
+
+
+@handlers.on(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST)
+def unit_sub_only_topic_list(request: Request[None], ports: Ports) -> Reply:
+    return Reply(body=route_views.unit_sub_only_topics(ports.routes))
+
+
+@handlers.on(RequestCode.DELETE_TOPIC_IN_NAMESRV)
+def forget_topic(request: Request[headers.ForgetTopicRequest], ports: Ports) -> Reply:
+    ports.routes.forget_topic(request.header.topic, request.header.cluster)
+    return Reply()
+
+
+@handlers.on(RequestCode.REGISTER_TOPIC_IN_NAMESRV)
+def register_topic(request: Request[headers.RegisterTopicRequest], ports: Ports) -> Reply:
+    if request.body:
+        ports.routes.add_topic(request.header.topic, TopicRoute.decode(request.body).queues)
+    return Reply()
+
+
+# config
+
+
+@handlers.on(RequestCode.PUT_KV_CONFIG)
+def put_kv(request: Request[headers.PutConfigRequest], ports: Ports) -> Reply:
+    ports.kv.put(request.header.namespace, request.header.key, request.header.value)
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_KV_CONFIG)
+def get_kv(request: Request[headers.GetConfigRequest], ports: Ports) -> Reply:
+    namespace, key = request.header.namespace, request.header.key
+    value = ports.kv.get(namespace, key)
+    if value is None:
+        return Reply(ResponseCode.QUERY_NOT_FOUND, f"there is no key {key!r} in namespace {namespace!r}")
+    return Reply(header=headers.GetConfigResponse(value=value))
+
+
+@handlers.on(RequestCode.DELETE_KV_CONFIG)
+def delete_kv(request: Request[headers.DeleteConfigRequest], ports: Ports) -> Reply:
+    ports.kv.delete(request.header.namespace, request.header.key)
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_KVLIST_BY_NAMESPACE)
+def list_kv(request: Request[headers.ListConfigRequest], ports: Ports) -> Reply:
+    table = ports.kv.list(request.header.namespace)
+    if table is None:
+        return Reply(ResponseCode.QUERY_NOT_FOUND, f"there is no namespace {request.header.namespace!r}")
+    return Reply(body=KeyValues(table=table))
+
+
+@handlers.on(RequestCode.GET_NAMESRV_CONFIG)
+def get_config(request: Request[None], ports: Ports) -> Reply:
+    return Reply(body=ports.settings.text().encode())
+
+
+@handlers.on(RequestCode.UPDATE_NAMESRV_CONFIG)
+def update_config(request: Request[None], ports: Ports) -> Reply:
+    try:
+        ports.settings.update(decode_config(request.body))
+    except ConfigError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    return Reply()

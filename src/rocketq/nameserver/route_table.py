@@ -1,0 +1,249 @@
+"""Which brokers live, and which queues of which topics they have.
+
+Pure: events and the time come in, what to do about them goes out. A link is whatever stands for the connection a
+broker registered over; it is only compared and handed back.
+
+    brokers    broker name           -> cluster, {broker id: address}
+    topics     topic -> broker name  -> queue counts and permission
+    live       (broker name, address) -> until when, over which link, how new its topics are
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rocketq.protocol.bodies.queues import DataVersion
+from rocketq.protocol.bodies.routes import QueueData
+from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from rocketq.protocol.flags import Perm
+
+LIFE_MS: Final = 120_000
+MASTER_ID: Final = 0
+
+PermChange = Callable[[int], int]
+
+
+@dataclass(slots=True)
+class Broker:
+    """All replicas of one broker name."""
+
+    cluster: str
+    addrs: dict[int, str] = field(default_factory=dict)
+    acting_master: bool | None = None
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    """One replica, as last heard of."""
+
+    link: Hashable
+    updated_ms: int
+    life_ms: int
+    data_version: DataVersion
+    ha_addr: str | None
+    filter_servers: tuple[str, ...]
+    forgotten: set[str] = field(default_factory=set)
+    """Topics deleted here that the broker may still list; they come back when its version moves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a broker says of itself."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    addr: str
+    ha_addr: str | None = None
+    life_ms: int | None = None
+    acting_master: bool | None = None
+    topics: TopicConfigTable = field(default_factory=TopicConfigTable)
+    filter_servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """What a slave is told."""
+
+    addr: str
+    ha_addr: str | None
+
+
+class RouteTable:
+    """All of a NameServer's knowledge of brokers; `route_views` reads it."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[str, Broker] = {}
+        self.topics: dict[str, dict[str, QueueData]] = {}
+        self.live: dict[tuple[str, str], LiveBroker] = {}
+
+    # registration
+
+    def register(self, registration: Registration, link: Hashable, now_ms: int) -> Master | None:
+        """Take in what a broker says; a slave is told its master."""
+        name, addr = registration.broker_name, registration.addr
+        if self._is_outdated(registration):
+            self.live.pop((name, addr), None)
+            return None
+        is_new_place = self._place(registration)
+        before = self.live.get((name, addr))
+        is_newer = (
+            is_new_place or before is None or not same_version(before.data_version, registration.topics.data_version)
+        )
+        self.live[name, addr] = LiveBroker(
+            link=link,
+            updated_ms=now_ms,
+            life_ms=registration.life_ms or LIFE_MS,
+            data_version=registration.topics.data_version,
+            ha_addr=registration.ha_addr,
+            filter_servers=registration.filter_servers,
+            forgotten=set() if is_newer or before is None else before.forgotten,
+        )
+        if registration.broker_id == MASTER_ID:
+            self._take_topics(registration, is_newer)
+            return None
+        return self._master(name)
+
+    def heartbeat(self, broker_name: str, addr: str, now_ms: int) -> bool:
+        """Prolong a broker's life; whether it is known."""
+        live = self.live.get((broker_name, addr))
+        if live is not None:
+            live.updated_ms = now_ms
+        return live is not None
+
+    def data_version(self, broker_name: str, addr: str) -> DataVersion | None:
+        """How new the topics of this broker are, as far as known here."""
+        live = self.live.get((broker_name, addr))
+        return None if live is None else live.data_version
+
+    # removal
+
+    def unregister(self, broker_name: str, broker_id: int, addr: str) -> None:
+        """A broker says goodbye; another address under its id is left alone."""
+        self.live.pop((broker_name, addr), None)
+        broker = self.brokers.get(broker_name)
+        if broker is not None and broker.addrs.get(broker_id) == addr:
+            del broker.addrs[broker_id]
+            self._drop_if_empty(broker_name)
+
+    def disconnect(self, link: Hashable) -> list[str]:
+        """A connection is gone, and with it every broker last heard of over it; their addresses."""
+        return self._remove([place for place, live in self.live.items() if live.link == link])
+
+    def expire(self, now_ms: int) -> list[Hashable]:
+        """Remove the brokers not heard of for too long; the links to close."""
+        late = {place: live.link for place, live in self.live.items() if live.updated_ms + live.life_ms < now_ms}
+        self._remove(late)
+        return list(late.values())
+
+    def forget_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Remove a topic, of one cluster or of all."""
+        queues = self.topics.get(topic, {})
+        for name in [name for name in queues if cluster is None or self.brokers[name].cluster == cluster]:
+            del queues[name]
+            for (live_name, _), live in self.live.items():
+                if live_name == name:
+                    live.forgotten.add(topic)
+        if not queues:
+            self.topics.pop(topic, None)
+
+    # permissions
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Keep producers away until the broker's topics change; how many topics that touches."""
+        return self._change_perm(broker_name, lambda perm: perm & ~Perm.WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        return self._change_perm(broker_name, lambda perm: Perm.READ | Perm.WRITE)
+
+    def add_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
+        """Queues somebody else vouches for, on brokers known here."""
+        known = {data.broker_name: data for data in queues if data.broker_name in self.brokers}
+        if known:
+            self.topics.setdefault(topic, {}).update(known)
+
+    # inside
+
+    def _is_outdated(self, registration: Registration) -> bool:
+        """Whether another address holds this place with a newer state: the registering one is a master of yesterday."""
+        broker = self.brokers.get(registration.broker_name)
+        holder = broker.addrs.get(registration.broker_id) if broker is not None else None
+        if holder is None or holder == registration.addr:
+            return False
+        live = self.live.get((registration.broker_name, holder))
+        return live is not None and _state(live.data_version) > _state(registration.topics.data_version)
+
+    def _place(self, registration: Registration) -> bool:
+        """Put the address under its id, and under no other; whether the id was free."""
+        broker = self.brokers.setdefault(registration.broker_name, Broker(registration.cluster))
+        broker.cluster = registration.cluster
+        broker.acting_master = registration.acting_master
+        was_free = registration.broker_id not in broker.addrs
+        for broker_id in [one for one, addr in broker.addrs.items() if addr == registration.addr]:
+            del broker.addrs[broker_id]
+        broker.addrs[registration.broker_id] = registration.addr
+        return was_free
+
+    def _take_topics(self, registration: Registration, is_newer: bool) -> None:
+        """Topics that are no longer listed stay. With an unchanged version only unknown ones are taken: a wiped
+        permission must last, and a registration of one topic alone must not hide the others."""
+        name = registration.broker_name
+        forgotten = self.live[name, registration.addr].forgotten
+        for topic, config in registration.topics.topics.items():
+            queues = self.topics.get(topic)
+            if is_newer or ((queues is None or name not in queues) and topic not in forgotten):
+                self.topics.setdefault(topic, {})[name] = _queue_data(name, config)
+
+    def _master(self, broker_name: str) -> Master | None:
+        addr = self.brokers[broker_name].addrs.get(MASTER_ID)
+        live = self.live.get((broker_name, addr)) if addr is not None else None
+        return None if addr is None or live is None else Master(addr, live.ha_addr)
+
+    def _remove(self, places: Iterable[tuple[str, str]]) -> list[str]:
+        removed = []
+        for name, addr in places:
+            broker = self.brokers.get(name)
+            ids = [one for one, at in broker.addrs.items() if at == addr] if broker is not None else []
+            for broker_id in ids:
+                self.unregister(name, broker_id, addr)
+            self.live.pop((name, addr), None)
+            removed.append(addr)
+        return removed
+
+    def _drop_if_empty(self, broker_name: str) -> None:
+        """A name without addresses has no queues either."""
+        if self.brokers[broker_name].addrs:
+            return
+        del self.brokers[broker_name]
+        for topic in [topic for topic, queues in self.topics.items() if broker_name in queues]:
+            del self.topics[topic][broker_name]
+            if not self.topics[topic]:
+                del self.topics[topic]
+
+    def _change_perm(self, broker_name: str, change: PermChange) -> int:
+        changed = [queues for queues in self.topics.values() if broker_name in queues]
+        for queues in changed:
+            data = queues[broker_name]
+            queues[broker_name] = replace(data, perm=int(change(data.perm)))
+        return len(changed)
+
+
+def same_version(one: DataVersion, other: DataVersion) -> bool:
+    """A version without a state, as before 5.0, is one with state 0."""
+    return (one.counter, one.timestamp_ms, _state(one)) == (other.counter, other.timestamp_ms, _state(other))
+
+
+def _state(version: DataVersion) -> int:
+    return version.state_version or 0
+
+
+def _queue_data(broker_name: str, config: TopicConfig) -> QueueData:
+    return QueueData(
+        broker_name=broker_name,
+        read_queue_count=config.read_queue_count,
+        write_queue_count=config.write_queue_count,
+        perm=config.perm,
+        topic_sys_flag=config.topic_sys_flag,
+    )

@@ -1,0 +1,65 @@
+"""`key=value` lines: the bodies of config requests (25, 26, 318, 319) and Apache's .conf files.
+
+Read as Java reads properties: `#` and `!` start comments, `=`, `:` or blanks end a key, a backslash at the end of a
+line continues it, and \\uXXXX is a character. Written as Apache's servers write it: one line each, nothing escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from rocketq.errors import RemoteProtocolError
+
+_ENTRY = re.compile(r"((?:[^\\=:\s]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|u|.)", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """The settings in their order; of two with one key the last wins."""
+    settings = {}
+    for line in _logical_lines(text):
+        found = _ENTRY.fullmatch(line)
+        assert found is not None  # the pattern takes any text
+        settings[_unescape(found[1])] = _unescape(found[2])
+    return settings
+
+
+def decode_config(body: bytes) -> dict[str, str]:
+    try:
+        return parse_config(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"the config text is not UTF-8 at byte {error.start}") from None
+
+
+def format_config(settings: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    parts: list[str] = []
+    for raw in text.splitlines():
+        line = raw.lstrip()
+        if not parts and (not line or line[0] in "#!"):
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            parts.append(line[:-1])
+            continue
+        yield "".join((*parts, line))
+        parts.clear()
+    if parts:
+        yield "".join(parts)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(_character, text) if "\\" in text else text
+
+
+def _character(found: re.Match[str]) -> str:
+    code = found[1]
+    if len(code) == 5:
+        return chr(int(code[1:], 16))
+    if code == "u":
+        raise RemoteProtocolError("bad \\u escape in a config text")
+    return _CONTROLS.get(code, code)
