@@ -23,8 +23,8 @@ def option(key: str, default: Any) -> Any:
 class NameServerConfig:
     host: str = option("bindAddress", "127.0.0.1")
     port: int = option("listenPort", 9876)
-    kv_path: Path = option("kvConfigPath", _KV_PATH)  # noqa: RUF009  a Path never changes
-    config_path: Path = option("configStorePath", _CONFIG_PATH)  # noqa: RUF009
+    kv_path: Path = option("kvConfigPath", _KV_PATH)
+    config_path: Path = option("configStorePath", _CONFIG_PATH)
     order_enabled: bool = option("orderMessageEnable", False)
     idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120)
     scan_interval_ms: int = option("scanNotActiveBrokerInterval", 10_000)
