@@ -39,8 +39,8 @@ PROPERTIES_BYTES_MAX = 32767
 class Appender:
     """The writing end of the commit log. Not for two threads at once: its owner holds a lock.
 
-    After an append `log_offset`, `queue_offset` and `size` tell where the (first) record went, `batch_count` how many and
-    `batch_offsets` where each of a batch went.
+    After an append `log_offset`, `queue_offset` and `size` tell where the (first) record went, `batch_count` how many
+    there are and `batch_offsets` where each of a batch went.
     `touched` collects the queues that grew, until their owner has told everyone who waits for them.
     """
 

@@ -14,7 +14,16 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import equal_bytes, load_i32, load_i64, signed_i32, skip_zeros, store_i32, store_i64, zero_bytes
+    from rocketq.kernel.primitives import (
+        equal_bytes,
+        load_i32,
+        load_i64,
+        signed_i32,
+        skip_zeros,
+        store_i32,
+        store_i64,
+        zero_bytes,
+    )
 
 HEADER_BYTES, SLOT_BYTES, UNIT_BYTES = 40, 4, 20
 
@@ -149,7 +158,7 @@ class IndexTail:
         return load_i32(self.p, at), load_i64(self.p, at + 4), load_i32(self.p, at + 12), load_i32(self.p, at + 16)
 
     def check(self, log_end: cython.longlong):
-        """None when the units, replayed, give the file's slots and header and stay below `log_end`, else what is wrong."""
+        """None if the units, replayed, give the file's slots and header and stay below `log_end`; else what is off."""
         number: cython.longlong
         at: cython.Py_ssize_t = 40 + self.slots * 4
         slot: cython.Py_ssize_t
@@ -202,7 +211,7 @@ class IndexTail:
         end_ms: cython.longlong,
         end_offset: cython.longlong,
     ):
-        """Go back to an earlier state: forget the units from `count` on and make the slots anew from those that stay."""
+        """Go back to an earlier state: forget the units from `count` on, make the slots anew from those that stay."""
         number: cython.longlong
         at: cython.Py_ssize_t
         used: cython.int = 0

@@ -141,8 +141,8 @@ def first_unit_from(
 
 
 def first_unit_beyond(units: MappedBuffer, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, log_end: cython.longlong):
-    """Index of the first unit in [start, stop) whose record ends behind `log_end`, or `stop`. A filler has no record: it
-    counts as ending where it points to."""
+    """Index of the first unit in [start, stop) whose record ends behind `log_end`, or `stop`. A filler has no record:
+    it counts as ending where it points to."""
     low: cython.Py_ssize_t = start
     high: cython.Py_ssize_t = stop
     middle: cython.Py_ssize_t

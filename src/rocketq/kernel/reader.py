@@ -78,7 +78,8 @@ class ReadLimits:
 class QueueRead:
     """One read and its result: `records` back to back, `found` of them, `scanned` units passed, `bad` records skipped.
 
-    Of the bad ones `bad_units` point to no record of theirs at all. `missing_log_offset` (or -1) is the last unit whose record is gone, `bad_log_offset` the last damaged one.
+    Of the bad ones `bad_units` point to no record of theirs at all. `missing_log_offset` (or -1) is the last unit whose
+    record is gone, `bad_log_offset` the last damaged one.
     """
 
     def __init__(self):

@@ -103,7 +103,7 @@ class RecordView:
 
 
 def next_record(p, at, stop, end, base, view):
-    """Where the next good record or blank at or behind `at` starts, or -1. Good means whole, in its place, body intact."""
+    """Where the next good record or blank at or behind `at` starts, or -1. Good: whole, in its place, body intact."""
     found_v1: cython.Py_ssize_t = find_i32(p, at + 4, stop, MAGIC_V1)
     found_v2: cython.Py_ssize_t = find_i32(p, at + 4, stop, MAGIC_V2)
     found_blank: cython.Py_ssize_t = find_i32(p, at + 4, stop, MAGIC_BLANK)

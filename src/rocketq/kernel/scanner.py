@@ -18,10 +18,11 @@ if not cython.compiled:
 class Scanner:
     """Dispatches records to queues and index as often as it is told to: what is there already stays as it is.
 
-    `cross(log_offset)` is told of the first record with keys behind `boundary`. `resolve(topic, queue_id)` gives a queue not seen before. `misfit(queue, queue_offset, log_offset, size, tags_code)`
-    decides about a record whose queue offset is not the next one. With `to_queues` off only the index is built. With
-    `compare_only` nothing is written: a unit that differs from its record is a misfit too, and keys are only counted. With
-    `distrust` a record whose properties look torn is damage: no CRC covers them.
+    `resolve(topic, queue_id)` gives a queue not seen before. `misfit(queue, queue_offset, log_offset, size, tags_code)`
+    decides about a record whose queue offset is not the next one. `cross(log_offset)` is told of the first record with
+    keys behind `boundary`. With `to_queues` off only the index is built. With `compare_only` nothing is written: a unit
+    that differs from its record is a misfit too, and keys are only counted. With `distrust` a record whose properties
+    look torn is damage: no CRC covers them.
     """
 
     def __init__(self, resolve, misfit, roll_index):
@@ -64,8 +65,9 @@ class Scanner:
         self.last_at = self.good_end = -1
         while at < stop:
             state = self.view.parse(buffer.p, at, buffer.size, buffer.base + at, self.check_crc)
-            if state == MESSAGE and self.distrust and is_torn(buffer.p, self.view.properties_at, self.view.properties_len):
-                state = BAD_LENGTH
+            if self.distrust and state == MESSAGE:
+                if is_torn(buffer.p, self.view.properties_at, self.view.properties_len):
+                    state = BAD_LENGTH
             if state == MESSAGE:
                 self.dispatch(buffer.p, True)
                 self.last_at = at
@@ -212,8 +214,8 @@ def is_torn(p, at, length):
 def check_index_units(
     index: IndexTail, log: LogMap, first: cython.longlong, log_start: cython.longlong, before_ms: cython.longlong
 ):
-    """Number of the first unit from `first` on that its record does not bear out, by key or time (0 when all are), and the
-    log offset whose segment must be mapped to go on (-1 when none). `before_ms` is the end of the file before this one,
+    """Number of the first unit from `first` on that its record does not bear out, by key or time (0: none), and the log
+    offset whose segment must be mapped to go on (-1 when none). `before_ms` is the end of the file before this one,
     from which the first unit's time is counted; -1 when that is not known."""
     seconds: cython.longlong
     number: cython.longlong

@@ -85,8 +85,7 @@ class RouteTable:
         """Take in what a broker says; a slave is told its master."""
         name, addr = registration.broker_name, registration.addr
         if self._is_outdated(registration):
-            self.live.pop((name, addr), None)
-            return None
+            return None  # what it registered before, if anything, ages out
         is_new_place = self._place(registration)
         before = self.live.get((name, addr))
         is_newer = (
@@ -121,11 +120,11 @@ class RouteTable:
     # removal
 
     def unregister(self, broker_name: str, broker_id: int, addr: str) -> None:
-        """A broker says goodbye; another address under its id is left alone."""
-        self.live.pop((broker_name, addr), None)
+        """A broker says goodbye; another address under its id, or its address under another id, is left alone."""
         broker = self.brokers.get(broker_name)
         if broker is not None and broker.addrs.get(broker_id) == addr:
             del broker.addrs[broker_id]
+            self.live.pop((broker_name, addr), None)
             self._drop_if_empty(broker_name)
 
     def disconnect(self, link: Hashable) -> list[str]:

@@ -71,7 +71,7 @@ class CommitLog:
 
     @property
     def end(self) -> int:
-        return cast(int, self.appender.end)
+        return self.appender.end
 
     @property
     def readable_end(self) -> int:
@@ -80,7 +80,7 @@ class CommitLog:
 
     def segment(self, log_offset: int) -> MappedBuffer:
         """The mapping that holds an offset; an empty one where the file is gone."""
-        found = self.map.segment_of(log_offset)
+        found: MappedBuffer | None = self.map.segment_of(log_offset)
         if found is not None:
             return found
         with self._mapping_lock:
@@ -112,7 +112,7 @@ class CommitLog:
 
     def roll(self) -> None:
         """Close the segment with a blank record and go on in a new one, once the old one is safe on disk."""
-        base = cast(int, self.appender.base)
+        base = self.appender.base
         if base + self.config.segment_bytes not in self.files:
             self._create(base + self.config.segment_bytes)
         self.appender.close_segment()
@@ -122,7 +122,7 @@ class CommitLog:
     def roll_if_full(self) -> None:
         """A replica's blank record, or one that fills the file to its last byte, ends the segment."""
         if self.appender.position >= self.config.segment_bytes:
-            base = cast(int, self.appender.base)
+            base = self.appender.base
             if base + self.config.segment_bytes not in self.files:
                 self._create(base + self.config.segment_bytes)
             self.flush()

@@ -31,9 +31,9 @@ UNKNOWN = -1
 class ConsumeQueue:
     """The files of one queue. Units are numbered by queue offset; `min_offset` is the first whose message exists.
 
-    Files have their full length from the start, but blocks are reserved ahead of the writer in growing steps: many small
-    queues stay small, and a full disk is an error before anything is written. The caller holds the store's lock for
-    everything that writes.
+    Files have their full length from the start, but blocks are reserved ahead of the writer in growing steps: many
+    small queues stay small, and a full disk is an error before anything is written. The caller holds the store's lock
+    for everything that writes.
     """
 
     def __init__(self, topic: str, queue_id: int, path: Path, file_bytes: int, disk: Disk) -> None:
@@ -59,7 +59,7 @@ class ConsumeQueue:
     @property
     def end_offset(self) -> int:
         """One past the last unit; the next message gets this offset."""
-        return max(cast(int, self.tail.next_offset), 0)
+        return max(self.tail.next_offset, 0)
 
     # Files
 

@@ -44,9 +44,9 @@ class Dispatcher:
         return known.tail
 
     def _misfit(self, tail: QueueTail, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
-        """A record whose queue offset is not the next: the first of its queue, one behind a loss, or one of a queue that
-        was deleted and started again. No checksum covers the offset, so one record alone may be wrong about it; two in
-        a row are not."""
+        """A record whose queue offset is not the next: the first of its queue, one behind a loss, or one of a queue
+        that was deleted and started again. No checksum covers the offset, so one record alone may be wrong about it;
+        two in a row are not."""
         queue, entry = cast(ConsumeQueue, tail.owner), (queue_offset, log_offset, size, tags_code)
         expected = tail.next_offset
         if not 0 <= queue_offset <= QUEUE_OFFSET_MAX:

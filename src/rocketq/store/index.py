@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.index_units import IndexTail
@@ -235,7 +234,7 @@ def _key_hash(topic: str, key: str) -> int:
 
 def abs_hash(signed: int) -> int:
     """A Java hash as index files hold it."""
-    return cast(int, 0 if signed == -0x80000000 else abs(signed))
+    return 0 if signed == -0x80000000 else abs(signed)
 
 
 def _first_unit_from(tail: IndexTail, log_offset: int) -> int:

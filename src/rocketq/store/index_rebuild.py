@@ -66,7 +66,8 @@ class IndexRebuild:
     def _step(self, position: int) -> int:
         """Index one stretch of the log; where to go on."""
         segment = self._log.segment(position)
-        at, segment_end = position - segment.base, segment.base + self._log.config.segment_bytes
+        at = position - int(segment.base)
+        segment_end = position - at + self._log.config.segment_bytes
         if segment.size == 0:
             return segment_end
         stop = min(at + STEP_BYTES, segment.size, self._missing.end - segment.base)
@@ -74,11 +75,11 @@ class IndexRebuild:
             self._scanner.index = self._new_file(position)
         state = self._scanner.scan(segment, at, stop)
         if state == MESSAGE:
-            return segment.base + self._scanner.at
+            return position - at + int(self._scanner.at)
         if state == BLANK:
             return segment_end
-        found = find_next_record(segment, self._scanner.at, segment.size, RecordView())
-        return segment.base + found if found >= 0 else segment_end
+        found: int = find_next_record(segment, self._scanner.at, segment.size, RecordView())
+        return position - at + found if found >= 0 else segment_end
 
     def _roll(self, _full: IndexTail) -> IndexTail:
         return self._new_file(self._scanner.view.log_offset)

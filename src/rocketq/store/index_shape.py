@@ -25,9 +25,9 @@ def find_index_shape(path: Path) -> tuple[int, int] | None:
         while at >= 0:
             slots, rest = divmod(at - 4 - 20 * number - 40, 4)
             units, odd = divmod(size - 40 - 4 * slots, 20)
-            if rest == odd == 0 and slots >= max(used_slots, 1) and units >= max(count, 2):
-                if _fits(data, slots, number, begin_offset):
-                    return slots, units
+            possible = rest == odd == 0 and slots >= max(used_slots, 1) and units >= max(count, 2)
+            if possible and _fits(data, slots, number, begin_offset):
+                return slots, units
             at = data.find(wanted, at + 1)
     return None
 

@@ -11,6 +11,7 @@ import logging
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -106,7 +107,7 @@ class Recovery:
         files.load()
         for start in files:
             if start % wanted:
-                raise StoreError(f"{files.path_of(start)} does not start at a multiple of mappedFileSizeCommitLog={wanted}: "
+                raise StoreError(f"{files.path_of(start)} starts at no multiple of mappedFileSizeCommitLog={wanted}: "
                                  "the store was written with another size")  # fmt: skip
             size = files.size_of(start)
             if size == 0 and start == files.last:
@@ -122,7 +123,7 @@ class Recovery:
                 files.disk.extend(files.path_of(start), wanted)
 
     def _repair_queue_files(self) -> None:
-        """A queue with a file of the wrong size is rebuilt; how far it went is remembered, so no offset is given twice."""
+        """A queue with a file of the wrong size is rebuilt; how far it went is kept, so that no offset is given twice."""
         for queue in self._queues:
             files = queue.files
             if all(start % files.file_bytes == 0 and files.size_of(start) == files.file_bytes for start in files):
@@ -146,7 +147,7 @@ class Recovery:
         if files.first is None or files.last is None:
             return "the log is gone" if point.log_end > 0 else None
         if not files.first <= point.log_end <= files.last + config.segment_bytes:
-            return f"the log is [{files.first}, {files.last + config.segment_bytes}), the recovery point is at {point.log_end}"
+            return f"the log has [{files.first}, {files.last + config.segment_bytes}), the point is at {point.log_end}"
         missing = self._missing_files(point.log_end)
         if any(gap not in [LogRange(*hole) for hole in point.holes] for gap in missing):
             return f"log files are missing at {missing[0].start}"
@@ -167,7 +168,7 @@ class Recovery:
     def _missing_files(self, end: int) -> list[LogRange]:
         starts = [start for start in self._log.files if start < end]
         size = self._config.segment_bytes
-        return [LogRange(low + size, high) for low, high in zip(starts, starts[1:], strict=False) if low + size != high]
+        return [LogRange(low + size, high) for low, high in pairwise(starts) if low + size != high]
 
     def _is_last_record(self, point: RecoveryPoint) -> bool:
         segment, view = self._log.segment(point.last_record), RecordView()

@@ -90,7 +90,7 @@ class Retention:
                 self.pause(self._config.delete_pause_ms / 1000)
             gone = self._log.delete_first()
             deleted.append(gone)
-            log.warning("retention: log range [%d, %d) was deleted (%s); groups that were behind go on at the new minimum",
+            log.warning("retention: log range [%d, %d) was deleted (%s); groups left behind go on at the new minimum",
                         gone.start, gone.end, "the disk is filling up" if force else "it expired")  # fmt: skip
             self._on_deleted(gone)
         return deleted

@@ -115,8 +115,9 @@ class Store:
         if 0 < report.last_store_ms < checkpoint.log_ms:
             report.note(f"the checkpoint says that messages up to {checkpoint.log_ms} were on disk, "
                         f"the log ends at {report.last_store_ms}: flushed messages were lost")  # fmt: skip
-        log.info("recovered %s in %d ms: log [%d, %d), %d queues, %d records walked", root,
-                 self.clock.monotonic_ms() - started_ms, report.log_start, report.log_end, len(self.queues), report.records)  # fmt: skip
+        took_ms = self.clock.monotonic_ms() - started_ms
+        log.info("recovered %s in %d ms: log [%d, %d), %d queues, %d records walked", root, took_ms,
+                 report.log_start, report.log_end, len(self.queues), report.records)  # fmt: skip
 
     def _begin(self) -> None:
         self.writer.begin(self.report.log_end, self.report.last_record)
@@ -252,7 +253,7 @@ class Store:
         return result
 
     def append_raw(self, log_offset: int, data: bytes) -> int:
-        """Whole records that another broker wrote for exactly `log_offset`, copied and dispatched; the log's new end."""
+        """Whole records another broker wrote for exactly `log_offset`, copied and dispatched; the log's new end."""
         self._require_open()
         end = self.writer.append_raw(log_offset, data)
         self.announcer.announce()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import functools
 import logging
 import mmap
 
 from rocketq.kernel.buffers import MappedBuffer
 
 log = logging.getLogger(__name__)
-_warned = False
 
 
 class WriteBuffer:
@@ -29,14 +29,14 @@ class WriteBuffer:
 
 def lock_memory(pages: mmap.mmap) -> bool:
     """Keep pages out of swap. Limits are often small: failing is worth a warning, once, and nothing else."""
-    global _warned
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
     if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(pages))) == 0:
         return True
-    if not _warned:
-        _warned = True
-        log.warning(
-            "the transient buffer could not be locked in memory (errno %d); it may be swapped", ctypes.get_errno()
-        )
+    _warn_once(ctypes.get_errno())
     return False
+
+
+@functools.cache
+def _warn_once(reason: int) -> None:
+    log.warning("the transient buffer could not be locked in memory (errno %d); it may be swapped", reason)

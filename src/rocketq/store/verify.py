@@ -155,7 +155,7 @@ class Verifier:
         return f"commitlog/{self._files.path_of(start).name}"
 
     def _segment(self, base: int) -> MappedBuffer:
-        found = self._map.segment_of(base)
+        found: MappedBuffer | None = self._map.segment_of(base)
         if found is None:
             there = base in self._files and self._files.size_of(base) > 0
             found = MappedBuffer(self._disk.map(self._files.path_of(base), writable=False) if there else b"", base)

@@ -189,14 +189,15 @@ class Writer:
     def _dispatch_from(self, log_offset: int) -> None:
         scanner, appender = self._dispatcher.scanner, self._log.appender
         scanner.index, scanner.check_crc, scanner.distrust = appender.index, False, False
+        assert appender.segment is not None
         scanner.scan(appender.segment, log_offset - appender.base, appender.position)
         appender.index = scanner.index
 
     # Cutting back
 
     def truncate_to(self, log_offset: int) -> int:
-        """Cut back to the record boundary at or before `log_offset`; the new end. Queues first, then the index, then the
-        log: whatever moment a crash picks, the log still holds what the others point to."""
+        """Cut back to the record boundary at or before `log_offset`; the new end. Queues first, then the index, then
+        the log: whatever moment a crash picks, the log still holds what the others point to."""
         with self.lock:
             if log_offset < self._log.start:
                 raise StoreError(f"cannot cut to {log_offset}: the log starts at {self._log.start}")

@@ -83,8 +83,10 @@ def _text(report: VerifyReport) -> str:
     if report.findings_left_out:
         lines.append(f"(and {report.findings_left_out} more findings)")
     lines.append(
-        f"{report.root}: log [{report.log_start}, {report.log_end}) in {report.segments} files, {report.records} records; "
-        f"{report.queues} queues, {report.queue_units} units; {report.index_files} index files, {report.index_units} units; "
+        f"{report.root}: log [{report.log_start}, {report.log_end}), {report.segments} files, "
+        f"{report.records} records; "
+        f"{report.queues} queues, {report.queue_units} units; "
+        f"{report.index_files} index files, {report.index_units} units; "
         f"{'cleanly stopped' if report.cleanly_stopped else 'not cleanly stopped (or running)'}"
     )
     lines.append(click.style("sound", fg="green") if report.ok else click.style("damaged", fg="red"))
