@@ -2,6 +2,7 @@ from rocketq.kernel.primitives cimport equal_bytes, load_i32, load_i64, signed_i
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.properties cimport PropertySpans, java_hash
 
+cdef int seconds_since(long long begin_ms, long long store_ms) noexcept
 cdef int key_hash(unsigned int value) noexcept
 
 cdef class IndexTail:

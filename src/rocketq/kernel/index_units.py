@@ -36,6 +36,15 @@ def key_hash(value):
     return 0 if wide > 0x7FFFFFFF else wide
 
 
+def seconds_since(begin_ms, store_ms):
+    """A unit's time: whole seconds since the file's begin, 0 when that is not known or later."""
+    seconds: cython.longlong
+    if begin_ms <= 0 or store_ms <= begin_ms:
+        return 0
+    seconds = (store_ms - begin_ms) // 1000
+    return 0x7FFFFFFF if seconds > 0x7FFFFFFF else seconds
+
+
 @cython.cclass
 class IndexTail:
     """One index file, open for adding; the header in the file is kept up to date with every unit."""
@@ -77,7 +86,6 @@ class IndexTail:
         slot_at: cython.Py_ssize_t
         unit_at: cython.Py_ssize_t
         newest: cython.int
-        seconds: cython.longlong = 0
         if self.count >= self.units_max:
             return False
         slot_at = 40 + hashed % self.slots * 4
@@ -85,13 +93,9 @@ class IndexTail:
         newest = load_i32(self.p, slot_at)
         if newest <= 0 or newest > self.count:
             newest = 0
-        if self.begin_ms > 0 and store_ms > self.begin_ms:
-            seconds = (store_ms - self.begin_ms) // 1000
-            if seconds > 0x7FFFFFFF:
-                seconds = 0x7FFFFFFF
         store_i32(self.p, unit_at, hashed)
         store_i64(self.p, unit_at + 4, log_offset)
-        store_i32(self.p, unit_at + 12, seconds)
+        store_i32(self.p, unit_at + 12, seconds_since(self.begin_ms, store_ms))
         store_i32(self.p, unit_at + 16, newest)
         store_i32(self.p, slot_at, self.count)
         if self.count <= 1:

@@ -39,6 +39,7 @@ static inline void store_i64(rq_byte *p, rq_at at, long long value) {
 }
 /* Integers in C wrap by themselves; in Python this masks. */
 static inline unsigned int wrap_u32(unsigned int value) { return value; }
+static inline long long wrap_i64(long long value) { return value; }
 static inline int signed_i32(unsigned int value) { return (int)value; }
 /* A record's size and magic in one store that no earlier store may pass: from here on the record is there. */
 static inline void publish(rq_byte *p, rq_at at, int size, int magic) {

@@ -6,6 +6,7 @@ cdef extern from "primitives.h" nogil:
     void store_i32(unsigned char* p, Py_ssize_t at, int value)
     void store_i64(unsigned char* p, Py_ssize_t at, long long value)
     unsigned int wrap_u32(unsigned int value)
+    long long wrap_i64(long long value)
     int signed_i32(unsigned int value)
     void publish(unsigned char* p, Py_ssize_t at, int size, int magic)
     void copy_bytes(unsigned char* to, Py_ssize_t to_at, const unsigned char* source, Py_ssize_t source_at, Py_ssize_t count)

@@ -42,6 +42,10 @@ def wrap_u32(value):
     return value & 0xFFFFFFFF
 
 
+def wrap_i64(value):
+    return (value + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
+
+
 def signed_i32(value):
     return value - 0x100000000 if value > 0x7FFFFFFF else value
 

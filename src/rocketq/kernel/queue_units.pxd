@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport load_i32, load_i64, signed_i32, store_i32, store_i64
+from rocketq.kernel.primitives cimport load_i32, load_i64, signed_i32, store_i32, store_i64, wrap_i64
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.properties cimport PropertySpans, java_hash
 

@@ -9,7 +9,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import load_i32, load_i64, signed_i32, store_i32, store_i64
+    from rocketq.kernel.primitives import load_i32, load_i64, signed_i32, store_i32, store_i64, wrap_i64
     from rocketq.kernel.properties import java_hash
 
 UNIT_BYTES = 20
@@ -73,7 +73,7 @@ def tags_code_of(queue, spans, p, store_ms, delays_ms):
     if queue.scheduled and delays_ms:
         level = spans.delay_level(p)
         if level > 0:
-            return store_ms + delays_ms[min(level, len(delays_ms)) - 1]
+            return wrap_i64(store_ms + delays_ms[min(level, len(delays_ms)) - 1])
     if spans.tags_at < 0:
         return 0
     return signed_i32(java_hash(0, p, spans.tags_at, spans.tags_end))
@@ -154,7 +154,7 @@ def first_unit_beyond(units: MappedBuffer, start: cython.Py_ssize_t, stop: cytho
         size = load_i32(units.p, middle * 20 + 8)
         if size == 0x7FFFFFFF:
             size = 0
-        if load_i64(units.p, middle * 20) + size <= log_end:
+        if load_i64(units.p, middle * 20) <= log_end - size:
             low = middle + 1
         else:
             high = middle

@@ -135,13 +135,13 @@ class QueueRead:
             if size == 0x7FFFFFFF:
                 self.scanned += 1
                 continue
+            if log_offset < gone_until:
+                self.last_log_offset = self.missing_log_offset = log_offset
+                self.scanned += 1
+                continue
             if self.is_full(limits, log_offset, size):
                 break
             self.last_log_offset = log_offset
-            if log_offset < gone_until:
-                self.missing_log_offset = log_offset
-                self.scanned += 1
-                continue
             if tag_codes is not None and load_i64(units.p, index * 20 + 12) not in tag_codes:
                 self.filtered += 1
                 self.scanned += 1

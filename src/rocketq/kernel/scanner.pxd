@@ -1,7 +1,7 @@
 from rocketq.kernel.primitives cimport equal_bytes, find_byte, load_i32, load_i64, skip_zeros, wrap_u32
 from rocketq.kernel.appender cimport put_keys
 from rocketq.kernel.buffers cimport MappedBuffer
-from rocketq.kernel.index_units cimport IndexTail, key_hash
+from rocketq.kernel.index_units cimport IndexTail, key_hash, seconds_since
 from rocketq.kernel.properties cimport PropertySpans, java_hash
 from rocketq.kernel.queue_units cimport QueueTail, tags_code_of
 from rocketq.kernel.records cimport RecordView, BAD_CRC, BAD_LENGTH, BLANK, MESSAGE

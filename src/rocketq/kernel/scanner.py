@@ -7,7 +7,7 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.appender import put_keys
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.index_units import key_hash
+    from rocketq.kernel.index_units import key_hash, seconds_since
     from rocketq.kernel.primitives import equal_bytes, find_byte, load_i32, load_i64, skip_zeros, wrap_u32
     from rocketq.kernel.properties import PropertySpans, java_hash
     from rocketq.kernel.queue_units import tags_code_of
@@ -237,7 +237,7 @@ def check_index_units(
         spans.scan(segment.p, view.properties_at, view.properties_at + view.properties_len)
         if not has_key_hash(segment.p, view, spans, load_i32(index.p, at)):
             return number, -1
-        seconds = max(view.store_ms - (before_ms if number == 1 else index.begin_ms), 0) // 1000
+        seconds = seconds_since(before_ms if number == 1 else index.begin_ms, view.store_ms)
         if load_i32(index.p, at + 12) != seconds and not (
             number == 1 and (before_ms < 0 or load_i32(index.p, at + 12) == 0)
         ):

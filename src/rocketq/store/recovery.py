@@ -123,7 +123,7 @@ class Recovery:
                 files.disk.extend(files.path_of(start), wanted)
 
     def _repair_queue_files(self) -> None:
-        """A queue with a file of the wrong size is rebuilt; how far it went is kept, so that no offset is given twice."""
+        """A queue with a file of the wrong size is rebuilt; how far it went is kept: no offset is given twice."""
         for queue in self._queues:
             files = queue.files
             if all(start % files.file_bytes == 0 and files.size_of(start) == files.file_bytes for start in files):
