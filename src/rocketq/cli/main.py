@@ -8,7 +8,10 @@ import click
 
 from rocketq import __version__
 
-COMMANDS = {"store": ("rocketq.cli.commands.store", "store")}
+COMMANDS = {
+    "namesrv": ("rocketq.cli.commands.namesrv", "namesrv"),
+    "store": ("rocketq.cli.commands.store", "store"),
+}
 
 
 class LazyGroup(click.Group):
