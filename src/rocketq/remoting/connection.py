@@ -26,6 +26,8 @@ from rocketq.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsMode, TlsSession
 
 log = logging.getLogger(__name__)
 
+_GATHERED_BYTES_MAX = 64 * 1024
+
 CloseCallback = Callable[["Connection"], None]
 
 
@@ -59,6 +61,8 @@ class Connection(asyncio.Protocol):
         self._tls: TlsSession | None = None
         self._receive: Callable[[bytes], None] = self._receive_plain if endpoint.tls is None else self._receive_first
         self._writes_paused = False
+        self._gathered: list[bytes] | None = None
+        self._gathered_bytes = 0
         self._backlog: deque[Command] = deque()
         self._writable: list[asyncio.Future[None]] = []
         self._calls = Calls(self, endpoint.call_hooks)
@@ -107,15 +111,13 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Hand bytes to the peer; without effect on a closed connection."""
-        transport = self._transport
-        if self._closed or transport is None or transport.is_closing():
+        if self._gathered is None:
+            self._write_now(data)
             return
-        self._active_s = self._loop.time()
-        if self._tls is not None:
-            data = self._encrypt(self._tls, data)
-        transport.write(data)
-        if self._writes_paused and transport.get_write_buffer_size() > self.limits.write_bytes_max:
-            self.abort(f"the peer does not read: more than {self.limits.write_bytes_max} bytes are unsent")
+        self._gathered.append(data)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes >= _GATHERED_BYTES_MAX:
+            self._write_gathered()
 
     def send(self, command: Command) -> None:
         """LocalProtocolError when it is too large for a frame."""
@@ -168,6 +170,7 @@ class Connection(asyncio.Protocol):
             return
         if reason:
             log.info("closing %s: %s", self.peer_addr, reason)
+        self._write_gathered()
         if self._tls is not None:
             self._transport.write(self._tls.close())
         self._transport.close()
@@ -264,6 +267,15 @@ class Connection(asyncio.Protocol):
             self._take(commands)
 
     def _take(self, commands: Sequence[Command]) -> None:
+        """Handle the commands of one read; what is answered at once goes out in one write."""
+        self._gathered = [] if len(commands) > 1 else None
+        try:
+            self._take_each(commands)
+        finally:
+            self._write_gathered()
+            self._gathered = None
+
+    def _take_each(self, commands: Sequence[Command]) -> None:
         holds_back = self._endpoint.holds_back
         for command in commands:
             if command.is_response:
@@ -272,6 +284,24 @@ class Connection(asyncio.Protocol):
                 self._backlog.append(command)
             else:
                 self._handle(command)
+
+    def _write_gathered(self) -> None:
+        if self._gathered:
+            data = b"".join(self._gathered)
+            self._gathered.clear()
+            self._gathered_bytes = 0
+            self._write_now(data)
+
+    def _write_now(self, data: bytes) -> None:
+        transport = self._transport
+        if self._closed or transport is None or transport.is_closing():
+            return
+        self._active_s = self._loop.time()
+        if self._tls is not None:
+            data = self._encrypt(self._tls, data)
+        transport.write(data)
+        if self._writes_paused and transport.get_write_buffer_size() > self.limits.write_bytes_max:
+            self.abort(f"the peer does not read: more than {self.limits.write_bytes_max} bytes are unsent")
 
     def _handle(self, request: Command) -> None:
         if not self._endpoint.draining:
