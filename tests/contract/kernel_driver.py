@@ -350,11 +350,12 @@ class Driver:
 
     def op_read(self) -> object:
         """A queue file, perhaps damaged, read through the log, perhaps with gaps."""
-        filled = [file for queue in self.queues.values() for file in queue.files.values()]
+        filled = [(queue.tail, file) for queue in self.queues.values() for file in queue.files.values()]
         if not filled:
             return None
-        data = held(self.rng.choice(filled))
-        units = MappedBuffer(guarded(self.damaged(data) if self.rng.random() < 0.4 else data), 0)
+        queue, file = self.rng.choice(filled)
+        data = self.damaged(held(file)) if self.rng.random() < 0.4 else held(file)
+        units = MappedBuffer(guarded(data), file.base)
         log = LogMap(SEGMENT_BYTES)
         for segment in self.segments:
             if self.rng.random() < 0.8:
@@ -379,9 +380,30 @@ class Driver:
         found, out = QueueRead(), []
         for _ in range(len(self.segments) + 20):
             state = found.read(
-                log, units, first, stop, limits, gone_until, wanted, unit_filter, record_filter, RecordView(), not odd
+                log,
+                queue,
+                units,
+                first,
+                stop,
+                limits,
+                gone_until,
+                wanted,
+                unit_filter,
+                record_filter,
+                RecordView(),
+                not odd,
             )
-            out.append((int(state), found.found, found.bad, found.filtered, found.scanned, found.need_log_offset))
+            out.append(
+                (
+                    int(state),
+                    found.found,
+                    found.bad,
+                    found.bad_units,
+                    found.filtered,
+                    found.scanned,
+                    found.need_log_offset,
+                )
+            )
             if state != NEED_SEGMENT:
                 break
             log.attach(MappedBuffer(b"", found.need_log_offset // SEGMENT_BYTES * SEGMENT_BYTES))

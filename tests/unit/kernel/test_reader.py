@@ -50,6 +50,7 @@ class Reading:
         found = QueueRead()
         state = found.read(
             self.map,
+            self.log.queue().tail,
             self.units,
             first,
             self.count if stop is None else stop,
@@ -186,6 +187,31 @@ def test_damaged_record_is_skipped_and_counted(damage: Callable[[Reading], None]
     assert found.bad_log_offset in (200, 201)
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    [Fields(queue_id=1), Fields(queue_offset=2), Fields(topic=b"TopicTesT"), Fields(topic=b"TopicTes", body=b"x")],
+    ids=["queue", "offset", "topic", "shorter-topic"],
+)
+def test_message_of_another_queue_is_not_served(foreign: Fields) -> None:
+    """Goal: a unit that leads to a good record of somebody else is damaged, whatever its size says."""
+    reading = Reading([100] * 2)
+    foreign.log_offset = 100
+    foreign.queue_offset = foreign.queue_offset or 1
+    reading.log.segment.memory[100:200] = foreign.encode()
+    found = reading.read()
+    assert (found.found, found.bad, found.bad_units, found.bad_log_offset) == (1, 1, 1, 100)
+    assert found.records == reading.record(0)
+
+
+def test_damaged_bodies_are_told_from_units_that_lead_nowhere() -> None:
+    """Goal: the first is the log's trouble, the second the queue's, which can be mended."""
+    reading = Reading([200] * 3)
+    damage_body(reading)
+    assert (reading.read().bad, reading.read().bad_units) == (1, 0)
+    damage_place(reading)
+    assert (reading.read().bad, reading.read().bad_units) == (1, 1)
+
+
 def test_without_the_crc_check_a_damaged_body_is_served() -> None:
     """Goal: the check can be switched off, and only the body's check is."""
     reading = Reading([200] * 3)
@@ -217,7 +243,7 @@ def test_one_read_object_serves_again_and_again() -> None:
     limits = ReadLimits(32, 1 << 18, 8, 1 << 16, 800, 600, 1 << 40)
     args = (limits, 0, None, None, None, RecordView(), True)
     for first, stop in [(0, 3), (2, 3), (3, 3), (0, 1)]:
-        found.read(reading.map, reading.units, first, stop, *args)
+        found.read(reading.map, reading.log.queue().tail, reading.units, first, stop, *args)
         assert (found.found, found.scanned, len(found.records)) == (stop - first, stop - first, 200 * (stop - first))
 
 
@@ -270,14 +296,15 @@ def test_segment_that_goes_away_during_a_read_does_not_crash_it() -> None:
     script = """
         from struct import pack
         from rocketq.kernel.buffers import MappedBuffer
-        from rocketq.kernel.queue_units import put_unit_at
+        from rocketq.kernel.queue_units import QueueTail, put_unit_at
         from rocketq.kernel.reader import LogMap, QueueRead, ReadLimits
         from rocketq.kernel.records import RecordView
 
         record = bytes.fromhex({record!r})
         log, units = LogMap(4096), MappedBuffer(bytearray(40), 0)
         log.attach(MappedBuffer(record + bytes(4096 - len(record)), 0))
-        log.attach(MappedBuffer(record[:28] + pack(">q", 4096) + record[36:] + bytes(4096 - len(record)), 4096))
+        second = record[:20] + pack(">qq", 1, 4096) + record[36:]
+        log.attach(MappedBuffer(second + bytes(4096 - len(record)), 4096))
         put_unit_at(units, 0, 0, len(record), 0)
         put_unit_at(units, 1, 4096, len(record), 0)
 
@@ -288,7 +315,8 @@ def test_segment_that_goes_away_during_a_read_does_not_crash_it() -> None:
 
         found = QueueRead()
         limits = ReadLimits(32, 1 << 18, 8, 1 << 16, 800, 8192, 1 << 40)
-        found.read(log, units, 0, 2, limits, 0, None, None, accept, RecordView(), True)
+        queue = QueueTail(b"TopicTest", 0, None)
+        found.read(log, queue, units, 0, 2, limits, 0, None, None, accept, RecordView(), True)
         assert len(found.records) == found.found * len(record), (len(found.records), found.found)
         print("survived")
     """
