@@ -20,11 +20,13 @@ START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.05
 
+# Small, so that all of them roll. Index files are named by the millisecond: with fewer units Apache's recovery can fill
+# two within one, and then overwrites the first with the second.
 SMALL_FILES = {
     "mappedFileSizeCommitLog": str(2 << 20),
     "mappedFileSizeConsumeQueue": str(50 * 20),
-    "maxHashSlotNum": "100",
-    "maxIndexNum": "300",
+    "maxHashSlotNum": "300",
+    "maxIndexNum": "1500",
 }
 
 # 4.x refuses to start without these three; 5.x brings its own.

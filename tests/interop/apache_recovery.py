@@ -1,4 +1,4 @@
-"""What Apache's recovery after a crash does with index files, so that only what it can know is asked of it."""
+"""What Apache's recovery after a crash cannot do, so that only what it can do is asked of it."""
 
 from __future__ import annotations
 
@@ -28,3 +28,12 @@ def indexed_from(root: Path) -> int:
         if 0 < first_ms <= limit_ms:
             return int(file.name)
     return int(files[0].name)
+
+
+def empty_queue_files(root: Path) -> list[Path]:
+    """Queue files that were made but never written to, as a kill at the wrong moment leaves them.
+
+    Apache, all versions, takes the first unit of such a last file for a message (of log offset 0 and size 0): the queue
+    then ends one too late, its next message leaves a hole, and a pull at the hole is never answered by 5.x.
+    """
+    return [path for path in sorted(root.glob("consumequeue/*/*/*")) if not any(path.read_bytes())]

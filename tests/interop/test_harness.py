@@ -61,6 +61,7 @@ def test_apache_serves_every_acknowledged_message_after_a_kill(apache: StartBrok
         sent = stream.acknowledged()
     with apache(version) as broker:
         after = driver.verify(broker, sent)
+    expect.no_problems(after)
     expect.pulls_match(after, sent)
     expect.ids_match(after, sent)
     expect.queues_are_dense(after)
