@@ -20,6 +20,8 @@ from rocketq.protocol.names import ORDER_NAMESPACE
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
 
+_ZLIB_START = b"\x78"
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -40,7 +42,7 @@ def register_broker(request: Request[headers.RegisterBrokerRequest], ports: Port
     header = request.header
     if header.body_crc not in (0, body_crc(request.body)):
         raise Refusal(ResponseCode.SYSTEM_ERROR, "the body does not have the CRC its header says")
-    body = decode_registration(request.body, compressed=header.compressed, version=request.version)
+    body = decode_registration(request.body, compressed=_is_compressed(request), version=request.version)
     registration = Registration(
         cluster=header.cluster,
         broker_name=header.broker_name,
@@ -56,6 +58,11 @@ def register_broker(request: Request[headers.RegisterBrokerRequest], ports: Port
     answer = headers.RegisterBrokerResponse(master_addr=master.addr, ha_addr=master.ha_addr) if master else None
     orders = ports.kv.list(ORDER_NAMESPACE)
     return Reply(header=answer, body=b"" if orders is None else KeyValues(table=orders))
+
+
+def _is_compressed(request: Request[headers.RegisterBrokerRequest]) -> bool:
+    """A 5.3.3 broker compresses and says it did not; no JSON starts like a zlib stream."""
+    return request.header.compressed or request.body.startswith(_ZLIB_START)
 
 
 @handlers.on(RequestCode.UNREGISTER_BROKER)

@@ -44,7 +44,10 @@ class Refusal(RocketQError):
 
 
 class Dispatcher:
-    """Handlers by request code. A failure of one is an answer to its peer, never the end of the process."""
+    """Handlers by request code. A failure of one is an answer to its peer, never the end of the process.
+
+    With `handlers_max` handlers unfinished, further ones are not begun: the answer is code 2.
+    """
 
     def __init__(self, *, handlers_max: int = 10_000) -> None:
         self._handlers: dict[int, Handler] = {}

@@ -9,7 +9,7 @@ from rocketq.protocol.frame import FRAME_BYTES_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of every connection of one server or pool, except `handlers_max`, which is of all of them together."""
+    """Of every connection of one server or pool."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     idle_ms: int = 120_000
@@ -20,6 +20,4 @@ class Limits:
     """With more than this unsent, the connection is dropped."""
     calls_max: int = 65_535
     """Requests of ours that wait for their answers."""
-    handlers_max: int = 10_000
-    """Requests of peers whose handlers have not finished; beyond it the answer is code 2."""
     connect_timeout_ms: int = 3_000

@@ -51,6 +51,7 @@ class Client:
         filter_servers: tuple[str, ...] = (),
         client_version: int = V4_7_1,
         compressed: bool = False,
+        says_compressed: bool | None = None,
         crc: int | None = None,
         **config: Any,
     ) -> Command:
@@ -66,7 +67,7 @@ class Client:
             "clusterName": cluster,
             "haServerAddr": addr.replace("10911", "10912"),
             "brokerId": broker_id,
-            "compressed": str(compressed).lower(),
+            "compressed": str(compressed if says_compressed is None else says_compressed).lower(),
             "bodyCrc32": body_crc(body) if crc is None else crc,
         }
         return await self.ask(RequestCode.REGISTER_BROKER, ext_fields, body, version=client_version)
@@ -298,6 +299,17 @@ def test_interop_28_a_compressed_registration_gives_the_same_routes(play: Play, 
         await client.unregister()
         await client.register("T", "U", **members)
         assert await client.route("T") == compressed
+
+    play(scenario)
+
+
+def test_a_compressed_registration_that_says_it_is_none(play: Play) -> None:
+    """Goal: Apache 5.3.3 brokers with compressedRegister=true send such."""
+
+    async def scenario(house: House, client: Client) -> None:
+        answer = await client.register("T", compressed=True, says_compressed=False, client_version=V5_0_0)
+        assert answer.code == 0
+        assert await client.route("T") is not None
 
     play(scenario)
 
