@@ -318,6 +318,11 @@ class Driver:
         scanner.delays_ms = [1_000]
         scanner.check_crc = self.rng.random() < 0.7
         scanner.to_queues = self.rng.random() < 0.9
+        scanner.distrust = self.rng.random() < 0.5
+        scanner.compare_only = self.rng.random() < 0.2
+        if self.rng.random() < 0.3:
+            scanner.boundary = segment.base + self.rng.randrange(SEGMENT_BYTES)
+            scanner.cross = lambda log_offset: events.append(("cross", log_offset))
         scanner.index = fresh_index() if self.rng.random() < 0.8 else None
         at, stop = self.span(SEGMENT_BYTES)
         at = at if self.rng.random() < 0.3 else 0
@@ -328,9 +333,10 @@ class Driver:
             if at < 0:
                 break
         counters = (scanner.records, scanner.bad_crc, scanner.doubtful, scanner.bad_crc_offset, scanner.last_store_ms)
+        counters += (scanner.keys, scanner.keyed_from)
         tails = [(tail.topic, tail.queue_id) for tail in scanner.touched]
         found = [queue.facts() for _, queue in sorted(queues.items())]
-        return out, counters, scanner.keyed_from, events, tails, digest(*map(repr, found)), index_facts(scanner.index)
+        return out, counters, events, tails, digest(*map(repr, found)), index_facts(scanner.index)
 
     def span(self, size: int) -> tuple[int, int]:
         at, stop = sorted((self.rng.randrange(size + 1), self.rng.randrange(size + 1)))

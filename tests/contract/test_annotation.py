@@ -28,10 +28,10 @@ HOT = {
     "properties": ["java_hash", "PropertySpans.scan", "PropertySpans.delay_level"],
     "records": ["record_size", "RecordView.parse", "next_record"],
     "queue_units": ["QueueTail.put", "tags_code_of"],
-    "index_units": ["key_hash", "IndexTail.put", "IndexTail.holds"],
+    "index_units": ["key_hash", "seconds_since", "IndexTail.put", "IndexTail.holds"],
     "appender": ["Appender.put", "Appender.write", "Appender.merge", "Appender.touch", "has_name", "put_keys"],
     "reader": ["QueueRead.is_full", "is_of_queue"],
-    "scanner": ["Scanner.dispatch", "Scanner.dispatch_unit", "Scanner.count_keys", "has_key_hash"],
+    "scanner": ["Scanner.dispatch", "Scanner.dispatch_unit", "Scanner.count_keys", "is_torn", "has_key_hash"],
 }
 
 
