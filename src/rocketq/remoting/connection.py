@@ -47,6 +47,7 @@ class Endpoint:
     connections: set[Connection] = field(default_factory=set)
     close_callbacks: list[CloseCallback] = field(default_factory=list)
     draining: bool = False
+    unfinished_bytes: int = 0
 
 
 class Connection(asyncio.Protocol):
@@ -75,6 +76,7 @@ class Connection(asyncio.Protocol):
         self.version = 0
         self.client_id: str | None = None
         self.feed_state: Any = None
+        self.unfinished_bytes = 0
 
     # facts
 
@@ -154,6 +156,15 @@ class Connection(asyncio.Protocol):
         if self.is_closed:
             raise ConnectionClosedError(self.peer_addr, "the connection is closed")
 
+    def hold(self, unfinished_bytes: int) -> None:
+        """The feed keeps this much of a frame whose end has not come; all of a server's may not be too much."""
+        self._endpoint.unfinished_bytes += unfinished_bytes - self.unfinished_bytes
+        self.unfinished_bytes = unfinished_bytes
+        if self._endpoint.unfinished_bytes > self.limits.unfinished_bytes_max:
+            self.abort(f"more than {self.limits.unfinished_bytes_max} bytes of unfinished frames are held")
+            self.feed_state = None
+            self.hold(0)
+
     # the end
 
     def add_close_callback(self, callback: CloseCallback) -> None:
@@ -208,6 +219,8 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._receive = _ignore  # ends the reference of this object to itself
         self._backlog.clear()
+        self.feed_state = None
+        self.hold(0)
         self._endpoint.connections.discard(self)
         self._calls.close(str(error) if error is not None else "the connection was closed")
         self._wake_writers()

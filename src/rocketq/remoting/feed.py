@@ -21,8 +21,9 @@ class Feed(Protocol):
     def __call__(self, connection: Connection, data: bytes) -> tuple[bytes, Sequence[Command]]:
         """Bytes of one read in, (bytes to write, commands for the handlers) out; never awaits.
 
-        What it must remember between reads is in `connection.feed_state`. Bytes that are no frame raise
-        RemoteProtocolError, or, when commands before them are returned, go to `connection.finish`.
+        What it must remember between reads is in `connection.feed_state`; how much of an unfinished frame that is, it
+        tells `connection.hold`. Bytes that are no frame raise RemoteProtocolError, or, when commands before them are
+        returned, go to `connection.finish`.
         """
         ...
 
@@ -33,6 +34,8 @@ def feed_frames(connection: Connection, data: bytes) -> tuple[bytes, Sequence[Co
     if decoder is None:
         decoder = connection.feed_state = FrameDecoder(connection.limits.frame_bytes_max)
     commands = decoder.feed(data)
+    if decoder.pending_bytes != connection.unfinished_bytes:
+        connection.hold(decoder.pending_bytes)
     if decoder.failure is not None:
         connection.finish(str(decoder.failure))
     return b"", commands

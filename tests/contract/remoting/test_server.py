@@ -221,6 +221,27 @@ def test_half_a_frame_then_the_end(run: Run) -> None:
     run(main())
 
 
+def test_unfinished_frames_of_all_peers_together_are_bounded(run: Run) -> None:
+    """Goal: many peers that announce large frames and never end them cannot fill the memory."""
+    frame = encode_command(request(ECHO, body=bytes(1 << 20)))
+
+    async def main() -> None:
+        async with serving(limits=Limits(unfinished_bytes_max=1 << 20)) as server, raw_peer(server.addr) as first:
+            first.send_bytes(frame[: 700 << 10])
+            await first.writer.drain()
+            await asyncio.sleep(0.1)
+            for _ in range(3):
+                async with raw_peer(server.addr) as second:
+                    second.send_bytes(frame[: 700 << 10])
+                    assert await second.is_closed_by_peer()
+            first.send_bytes(frame[700 << 10 :])
+            assert len((await first.receive()).body) == 1 << 20
+            async with raw_peer(server.addr) as third:
+                assert (await third.ask(request(ECHO, body=bytes(600 << 10)))).code == 0
+
+    run(main())
+
+
 def test_a_thousand_idle_connections(run: Run) -> None:
     """Goal: they cost little and keep nobody from being served."""
 
