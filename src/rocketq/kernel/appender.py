@@ -268,6 +268,8 @@ class Appender:
             properties_len = load_i16(p, at + 20 + body_len)
             if properties_len < 0 or 22 + body_len + properties_len != inner:
                 return BATCH_MALFORMED, at
+            if find_byte(p, at + 22 + body_len, at + inner, 0) < at + inner:
+                return BATCH_MALFORMED, at
             if body_len > body_max:
                 return BATCH_ITEM_TOO_LARGE, at
             if extra:

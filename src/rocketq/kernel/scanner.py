@@ -19,7 +19,7 @@ class Scanner:
     """Dispatches records to queues and index as often as it is told to: what is there already stays as it is.
 
     `resolve(topic, queue_id)` gives a queue not seen before. `misfit(queue, queue_offset, log_offset, size, tags_code)`
-    decides about a record whose queue offset is not the next one. `cross(log_offset)` is told of the first record with
+    decides about a record whose queue offset is not the next one, or whose unit there is another's. `cross(log_offset)` is told of the first record with
     keys behind `boundary`. With `to_queues` off only the index is built. With `compare_only` nothing is written: a unit
     that differs from its record is a misfit too, and keys are only counted. With `distrust` a record whose properties
     look torn is damage: no CRC covers them.
@@ -185,7 +185,7 @@ class Scanner:
         ):
             queue.log_end = self.view.log_offset + self.view.size
             queue.next_offset += 1
-        elif self.compare_only:
+        elif self.compare_only or load_i32(queue.p, at + 8) > 0:
             self.misfit(queue, self.view.queue_offset, self.view.log_offset, self.view.size, code)
         else:
             queue.put(self.view.log_offset, self.view.size, code)

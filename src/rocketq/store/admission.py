@@ -47,6 +47,8 @@ def find_fault(message: NewMessage, config: StoreConfig) -> AppendResult | None:
     if len(message.properties) > PROPERTIES_BYTES_MAX:
         fault = f"the properties have {len(message.properties)} bytes, more than {PROPERTIES_BYTES_MAX}"
         return AppendResult(AppendStatus.PROPERTIES_SIZE_EXCEEDED, fault)
+    if b"\0" in message.properties:  # recovery tells torn properties by their zeros
+        return AppendResult(AppendStatus.MESSAGE_ILLEGAL, "the properties hold a NUL character")
     return None
 
 

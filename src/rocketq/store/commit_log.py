@@ -184,6 +184,15 @@ class CommitLog:
             return None
         return _record(segment, view)
 
+    def place_at(self, log_offset: int) -> tuple[bytes, int, int, int] | None:
+        """Topic, queue id, queue offset and size that the record at `log_offset` says, wherever the log ends."""
+        if log_offset < 0:
+            return None
+        segment, view = self.segment(log_offset), RecordView()
+        if view.parse_at(segment, log_offset - segment.base, False) != MESSAGE:
+            return None
+        return segment.bytes_at(view.topic_at, view.topic_len), view.queue_id, view.queue_offset, view.size
+
     def is_damaged(self, log_offset: int) -> bool:
         """Whether recovery found no good record here."""
         return any(log_offset in hole for hole in self.holes)

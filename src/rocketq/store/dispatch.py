@@ -30,12 +30,15 @@ class Dispatcher:
         self.scanner = Scanner(self._resolve, self._misfit, index.roll)
         self.scanner.delays_ms = config.delays_ms
         self.misplaced = 0
+        self._told: set[ConsumeQueue | None] = set()
         self._doubtful: dict[ConsumeQueue, QueueEntry] = {}
 
     def _resolve(self, topic: bytes, queue_id: int) -> QueueTail | None:
         name = safe_topic(topic)
         if name is None or not 0 <= queue_id <= QUEUE_ID_MAX:
-            self._leave_out(self.scanner.view.log_offset, f"topic {topic!r} and queue {queue_id}, which cannot be")
+            self._leave_out(
+                None, self.scanner.view.log_offset, f"topic {topic!r} and queue {queue_id}, which cannot be"
+            )
             return None
         known = self._queues.get(name, queue_id)
         if known is None:
@@ -50,7 +53,12 @@ class Dispatcher:
         queue, entry = cast(ConsumeQueue, tail.owner), (queue_offset, log_offset, size, tags_code)
         expected = tail.next_offset
         if not 0 <= queue_offset <= QUEUE_OFFSET_MAX:
-            self._leave_out(log_offset, f"offset {queue_offset} of {queue!r}, which cannot be")
+            self._leave_out(queue, log_offset, f"offset {queue_offset}, which cannot be")
+        elif queue_offset == expected:
+            if self._is_borne_out(queue, queue_offset, log_offset):
+                self._leave_out(queue, log_offset, f"offset {queue_offset}, which is another message's")
+            else:
+                self._put(queue, entry)
         elif expected == UNKNOWN or (expected == 0 and len(queue.files) == 0):
             queue.begin_at(queue_offset)
             self._put(queue, entry)
@@ -59,7 +67,7 @@ class Dispatcher:
         elif queue_offset == 0:
             queue.begin_at(0)
             self._put(queue, entry)
-        elif expected < queue_offset <= expected + self._lost_records_max(tail.log_end, log_offset):
+        elif expected < queue_offset <= expected + (log_offset - tail.log_end) // FIXED_BYTES:
             queue.fill_to(queue_offset)
             self._put(queue, entry)
         else:
@@ -71,7 +79,7 @@ class Dispatcher:
         before = self._doubtful.get(queue)
         self._doubtful[queue] = entry
         if before is None or before[0] + 1 != queue_offset:
-            self._leave_out(log_offset, f"offset {queue_offset} of {queue!r}, where {queue.end_offset} comes next")
+            self._leave_out(queue, log_offset, f"offset {queue_offset}, where {queue.end_offset} comes next")
             return
         log.warning("dispatch: %r goes on at offset %d instead of %d, as two records in a row say", queue, before[0],
                     queue.end_offset)  # fmt: skip
@@ -87,23 +95,24 @@ class Dispatcher:
         queue.tail.put_next(log_offset, size, tags_code)
         self._touch(queue.tail)
 
-    def _leave_out(self, log_offset: int, says: str) -> None:
+    def _leave_out(self, queue: ConsumeQueue | None, log_offset: int, says: str) -> None:
+        """One line per queue is enough: a deleted queue's old messages are left out too when it has started again."""
         self.misplaced += 1
-        log.error("dispatch: the record at %d says %s: it stays out of the queue", log_offset, says)
+        if queue not in self._told:
+            self._told.add(queue)
+            log.error("dispatch: the record at %d says %r, %s: it stays out of the queue", log_offset, queue, says)
+
+    def _is_borne_out(self, queue: ConsumeQueue, queue_offset: int, log_offset: int) -> bool:
+        """Whether the unit that is there already points to another record, which says the same place."""
+        unit = queue.unit(queue_offset)
+        if unit is None or unit[0] == log_offset:
+            return False
+        return self._log.place_at(unit[0]) == (queue.tail.topic, queue.queue_id, queue_offset, unit[1])
 
     def _touch(self, tail: QueueTail) -> None:
         if not tail.touched:
             tail.touched = True
             self.scanner.touched.append(tail)
-
-    def _lost_records_max(self, start: int, end: int) -> int:
-        """How many records may have been lost between two log offsets: what fits in the holes there."""
-        lost = sum(
-            min(hole.end, end) - max(hole.start, start)
-            for hole in self._log.holes
-            if hole.start < end and hole.end > start
-        )
-        return lost // FIXED_BYTES
 
 
 def safe_topic(topic: bytes) -> str | None:

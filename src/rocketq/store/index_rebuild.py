@@ -78,7 +78,7 @@ class IndexRebuild:
             return position - at + int(self._scanner.at)
         if state == BLANK:
             return segment_end
-        found: int = find_next_record(segment, self._scanner.at, segment.size, RecordView())
+        found: int = find_next_record(segment, self._scanner.at + 1, segment.size, RecordView())
         return position - at + found if found >= 0 else segment_end
 
     def _roll(self, _full: IndexTail) -> IndexTail:

@@ -256,10 +256,9 @@ class Recovery:
         scanner = self._scanner
 
         def cross(log_offset: int) -> None:
-            ends.pop(0)
-            begin = begins.pop(0)
-            if log_offset < begin:
-                self._index_gaps.append(LogRange(log_offset, begin + 1))
+            end, begin = ends.pop(0), begins.pop(0)
+            if log_offset < begin:  # the keys of the records at both ends may be split over files
+                self._index_gaps.append(LogRange(end, begin + 1))
             scanner.boundary = ends[0] if ends else NEVER
             if log_offset > scanner.boundary:
                 cross(log_offset)
@@ -316,7 +315,7 @@ class Recovery:
         base: int | None = files.start_of(position)
         while base is not None:
             segment = self._log.segment(base)
-            first = max(position - base, 0)
+            first = max(position + 1 - base, 0)
             for low, high in files.disk.data_ranges(files.path_of(base), first):
                 found = find_next_record(segment, max(low - 7, first), high, view)  # its size may start with zeros
                 if found >= 0:

@@ -214,7 +214,7 @@ class Verifier:
         base: int | None = self._files.start_of(position)
         view = RecordView()
         while base is not None:
-            segment, first = self._segment(base), max(position - base, 0)
+            segment, first = self._segment(base), max(position + 1 - base, 0)
             for low, high in self._disk.data_ranges(self._files.path_of(base), first):
                 found = find_next_record(segment, max(low - 7, first), high, view)
                 if found >= 0:
