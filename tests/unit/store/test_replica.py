@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rocketq.errors import StoreClosedError, StoreError
+from rocketq.protocol.messages import encode_record
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import AppendStatus, Store
 
@@ -124,6 +127,24 @@ def test_bytes_that_are_no_records_are_refused_and_change_nothing(tmp_path: Path
     assert target.append_raw(0, good) == source.log_end
     source.close()
     target.close()
+
+
+def test_record_of_the_second_version_is_taken_served_and_kept(tmp_path: Path) -> None:
+    """Goal: a 5.x master writes V2 for long retry topics; its replica of ours reads them, also after a crash."""
+    topic = "%RETRY%" + "g" * 140
+    source, store = open_store(tmp_path / "source"), open_store(tmp_path / "store")
+    plain = source.message_at(source.append(message(b"one", KEYS="k")).log_offset)
+    assert plain is not None
+    first = replace(plain, topic=topic, version=2, size=plain.size + len(topic))
+    second = replace(first, body=b"one", queue_offset=1, log_offset=first.size)
+    data = encode_record(first) + encode_record(second)
+    assert len(data) == 2 * first.size
+    store.append_raw(0, data)
+    shutil.copytree(tmp_path / "store", tmp_path / "crashed")
+    for each in (store, open_store(tmp_path / "crashed")):
+        assert each.read(topic, 0, 0).records == data
+        assert each.query(topic, "k").records == (first, second)
+        each.close()
 
 
 def test_nothing_to_copy_is_no_error(tmp_path: Path) -> None:
