@@ -142,7 +142,8 @@ class IndexTail:
         while 0 < number < self.count and len(found) < count_max:
             at = 40 + self.slots * 4 + number * 20
             seconds = load_i32(self.p, at + 12)
-            stored_ms = self.begin_ms + seconds * 1000
+            # a later file's first unit counts from the end of the file before, but it is what defines begin_ms
+            stored_ms = self.begin_ms + (seconds * 1000 if number > 1 else 0)
             if seconds < 0 or stored_ms < begin_ms - 999:
                 break
             if load_i32(self.p, at) == hashed and stored_ms <= end_ms:

@@ -19,10 +19,10 @@ class Scanner:
     """Dispatches records to queues and index as often as it is told to: what is there already stays as it is.
 
     `resolve(topic, queue_id)` gives a queue not seen before. `misfit(queue, queue_offset, log_offset, size, tags_code)`
-    decides about a record whose queue offset is not the next one, or whose unit there is another's. `cross(log_offset)` is told of the first record with
-    keys behind `boundary`. With `to_queues` off only the index is built. With `compare_only` nothing is written: a unit
-    that differs from its record is a misfit too, and keys are only counted. With `distrust` a record whose properties
-    look torn is damage: no CRC covers them.
+    decides about a record whose queue offset is not the next one, or whose unit there is another's. `cross(log_offset)`
+    is told of the first record with keys behind `boundary`. With `to_queues` off only the index is built. With
+    `compare_only` nothing is written: a unit that differs from its record is a misfit too, and keys are only counted.
+    With `distrust` a record whose properties look torn is damage: no CRC covers them.
     """
 
     def __init__(self, resolve, misfit, roll_index):

@@ -44,8 +44,10 @@ class Announcer:
 
     def _tell(self, queue: ConsumeQueue) -> None:
         end = self._queries.max_offset_of(queue)
-        for listener in self.listeners:
-            listener(queue.topic, queue.queue_id, end)
+        if end > queue.announced_offset:
+            queue.announced_offset = end
+            for listener in self.listeners:
+                listener(queue.topic, queue.queue_id, end)
 
     def _take(self) -> list[ConsumeQueue]:
         visible_to = self._visible_to()

@@ -58,6 +58,7 @@ class CommitLog:
         self.map = LogMap(config.segment_bytes)
         self.holes: list[LogRange] = []
         self.positions = LogPositions()
+        self.sync_failure: OSError | None = None
         self._buffer: WriteBuffer | None = None
         self._flush_lock = threading.Lock()
         self._mapping_lock = threading.Lock()
@@ -161,17 +162,30 @@ class CommitLog:
         return True
 
     def flush(self, *, pages_min: int = 0) -> int:
-        """Make the log safe on disk up to its end as of now, segment by segment; the new flushed position."""
+        """Make the log safe on disk up to its end as of now, segment by segment; the new flushed position.
+
+        A sync that failed once fails for ever: the system has dropped the pages, so the next one would succeed without
+        having written them.
+        """
         with self._flush_lock:
+            if self.sync_failure is not None:
+                raise OSError(f"the log could not be flushed before: {self.sync_failure}")
             self._commit_locked(pages_min)
             target = self.readable_end
             while self.positions.flushed < target and _pages_apart(self.positions.flushed, target, pages_min):
                 base = self.files.start_of(self.positions.flushed)
                 upto = min(base + self.config.segment_bytes, target)
                 if base in self.files:
-                    self.disk.sync(self.files.path_of(base))
+                    self._sync(base)
                 self.positions.flushed = upto
             return self.positions.flushed
+
+    def _sync(self, base: int) -> None:
+        try:
+            self.disk.sync(self.files.path_of(base))
+        except OSError as error:
+            self.sync_failure = error
+            raise
 
     # Reading
 

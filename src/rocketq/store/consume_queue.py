@@ -44,6 +44,7 @@ class ConsumeQueue:
         self.tail = QueueTail(topic.encode(), queue_id, self)
         self.min_offset = 0
         self.flushed_offset = 0
+        self.announced_offset = 0
         self._mapped: dict[int, MappedBuffer] = {}
         self._used: set[int] = set()
         self._reserved: dict[int, int] = {}
@@ -226,6 +227,7 @@ class ConsumeQueue:
             self._reserved.pop(keep, None)
         self.tail.next_offset = queue_offset
         self.flushed_offset = min(self.flushed_offset, queue_offset)
+        self.announced_offset = min(self.announced_offset, queue_offset)
         self.min_offset = min(self.min_offset, queue_offset)
         last = self.last_unit() if queue_offset > self.min_offset else None
         self.tail.log_end = _unit_end(last) if last is not None else 0

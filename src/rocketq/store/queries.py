@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable
 from typing import cast
 
+from rocketq.kernel.queue_units import FILLER_SIZE
 from rocketq.kernel.reader import NEED_SEGMENT, QueueRead, ReadLimits
-from rocketq.kernel.records import RecordView, find_next_record
+from rocketq.kernel.records import MESSAGE, RecordView, find_next_record
 from rocketq.model import Record, decode_message_id
 from rocketq.protocol.properties import decode_properties
 from rocketq.store.commit_log import CommitLog
@@ -74,7 +75,7 @@ class Queries:
         units = queue.file_at(queue_offset)
         if units is None:
             following = (queue_offset // queue.units_per_file + 1) * queue.units_per_file
-            return _nothing(ReadStatus.OFFSET_FOUND_NULL, following, low, high)
+            return _nothing(ReadStatus.OFFSET_FOUND_NULL, following if correct_offset else queue_offset, low, high)
         limits = self._limits(count_max, bytes_max)
         stop = min(high, units.base + queue.units_per_file) - units.base
         found = QueueRead()
@@ -147,9 +148,8 @@ class Queries:
     # By place
 
     def record_at(self, log_offset: int) -> Record | None:
-        if log_offset >= self._visible_to():
-            return None
-        return self._log.record_at(log_offset, check_crc=self._config.check_crc_on_read)
+        record = self._log.record_at(log_offset, check_crc=self._config.check_crc_on_read)
+        return record if record is not None and log_offset + record.size <= self._visible_to() else None
 
     def record_by_id(self, message_id: str) -> Record | None:
         """By offset message id; ValueError when the text is none."""
@@ -175,8 +175,11 @@ class Queries:
     # By time
 
     def store_ms_of(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
+        """Store time of a message; None where there is none, or only a filler."""
+        if not queue.min_offset <= queue_offset < queue.end_offset:
+            return None
         unit = queue.unit(queue_offset)
-        return None if unit is None else self._log.store_ms_at(unit[0])
+        return None if unit is None or unit[1] == FILLER_SIZE else self._log.store_ms_at(unit[0])
 
     def offset_by_time(self, queue: ConsumeQueue, time_ms: int, *, upper: bool = False) -> int:
         """The first offset stored at or after a time, the end when there is none; with `upper` the last stored at or
@@ -204,7 +207,11 @@ class Queries:
             segment, view = self._log.segment(start), RecordView()
             upto = min(segment.size, self._visible_to() - start)
             at = find_next_record(segment, 0, upto, view) if upto > 0 else -1
-            if at >= 0 and view.parse_at(segment, at, False) == 1:
+            if (
+                at >= 0
+                and view.parse_at(segment, at, False) == MESSAGE
+                and start + at + view.size <= self._visible_to()
+            ):
                 return cast(int, view.store_ms)
         return -1
 

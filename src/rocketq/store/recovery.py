@@ -69,7 +69,6 @@ class Recovery:
         self._dispatcher = dispatcher
         self._scanner = dispatcher.scanner
         self._scanner.check_crc = config.check_crc_on_recovery
-        self._scanner.distrust = True
         self._index_gaps: list[LogRange] = []
         self._end_hints: dict[ConsumeQueue, int] = {}
         self.report = RecoveryReport()
@@ -285,6 +284,8 @@ class Recovery:
                 position = following
                 continue
             segment = self._log.segment(base)
+            # Only what a power cut may have torn is suspected: what lies behind the recovery point, or the last files.
+            scanner.distrust = self.report.from_point or base >= (files.last or 0) - config.segment_bytes
             state = scanner.scan(segment, position - base, min(position - base + STEP_BYTES, config.segment_bytes))
             position = base + scanner.at
             if scanner.last_at >= 0:

@@ -158,8 +158,7 @@ class Store:
             self._rebuild.stop()
             self._rebuild_thread.join()
         try:
-            self.flush()
-            self.points.save()
+            self.save_recovery_point()
             if self.health.broken is None:
                 self._abort_file.unlink(missing_ok=True)
         finally:
@@ -325,6 +324,7 @@ class Store:
 
     def save_recovery_point(self) -> None:
         """Flush log, queues and index as they are now, and write down how far that is."""
+        self.flush()
         self.points.save()
 
     def drop_idle_mappings(self) -> None:

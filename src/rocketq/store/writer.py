@@ -72,9 +72,15 @@ class Writer:
             try:
                 return self._append_locked(message, batch)
             except OSError as error:
-                return AppendResult(AppendStatus.CREATE_FILE_FAILED, f"no room for the message: {error}")
+                return self._failed(error)
             finally:
                 self._locked_since_ms = 0
+
+    def _failed(self, error: OSError) -> AppendResult:
+        if self._log.sync_failure is not None:
+            self._health.stop_writing(f"the log could not be flushed: {self._log.sync_failure}")
+            return AppendResult(AppendStatus.SERVICE_NOT_AVAILABLE, self._health.broken or "")
+        return AppendResult(AppendStatus.CREATE_FILE_FAILED, f"no room for the message: {error}")
 
     def _refuse(self) -> AppendResult | None:
         reason = self._health.refusal
@@ -201,8 +207,8 @@ class Writer:
         with self.lock:
             if log_offset < self._log.start:
                 raise StoreError(f"cannot cut to {log_offset}: the log starts at {self._log.start}")
+            self._log.flush()  # what waits in a transient buffer must be in the file to be looked at
             end, last = self._boundary(min(log_offset, self._log.end))
-            self._log.flush()
             for queue in self._queues:
                 queue.truncate(end)
                 if queue.end_offset == 0:
