@@ -1,0 +1,24 @@
+"""Benchmarks stay runnable: each has a smoke size that runs here once, without bars."""
+
+from __future__ import annotations
+
+from bench.store import Bar, Figures, judge, medians, run_round, table
+
+
+def test_the_store_benchmark_runs() -> None:
+    figures = run_round(300)
+    assert figures.append_128_us > 0
+    assert figures.recovery_mb_s > 0
+    assert "recovery, MB/s" in table(figures, figures)
+
+
+def test_bars_are_judged_by_their_direction() -> None:
+    assert Bar("fast enough", 2.0, 1.5).held
+    assert not Bar("too slow", 1.0, 1.5).held
+    assert Bar("cheap enough", 0.9, 1.0, at_most=True).held
+
+
+def test_medians_are_taken_figure_by_figure() -> None:
+    low, high = (Figures(*[value] * 10) for value in (1.0, 3.0))
+    assert medians([low, high, high]) == high
+    assert len(judge(high, low)) == 4
