@@ -21,7 +21,7 @@ from rocketq.protocol.properties import decode_properties
 from .kit import HOST_V4, HOST_V6, Fields, MemoryLog, MemoryQueue, packed, props
 
 NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "A", "AB", "CLUSTER", "WAIT"])
-VALUES = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=8)
+VALUES = st.text(st.characters(exclude_characters="\x00\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=8)
 PROPERTIES = st.dictionaries(NAMES, VALUES, max_size=4).map(lambda items: props(**items))
 
 
@@ -169,10 +169,12 @@ INNER = packed(b"body", props(A="x"))
         (INNER[:24] + pack(">h", -1) + INNER[26:], 0),
         (INNER[:24] + pack(">h", 5) + INNER[26:], 0),
         (b"\0", 0),
+        (packed(b"", b"A\x01x\x00"), 0),
+        (INNER + packed(b"\0\0", b"A\x01\x00x\x02"), len(INNER)),
     ],
 )
 def test_malformed_batch_is_refused_with_the_place(payload: bytes, at: int) -> None:
-    """Goal: lengths that do not agree are found before anything is written, and never read beyond the payload."""
+    """Goal: wrong lengths and NUL in properties are found before anything is written, or read beyond the end."""
     assert measure(payload) == (BATCH_MALFORMED, at)
     assert measure(payload, props(B="y")) == (BATCH_MALFORMED, at)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.properties import hash_text
@@ -44,6 +46,14 @@ def vector_log() -> MemoryLog:
 def test_hash_of_text_is_javas(text: str, value: int) -> None:
     """Goal: tags and keys hash as String.hashCode does, beyond the BMP and at INT_MIN too."""
     assert hash_text(text) == value == java_text_hash(text)
+
+
+@given(st.text(st.characters()), st.text(st.characters()))
+def test_hash_of_any_text_is_javas_and_can_be_carried_on(first: str, second: str) -> None:
+    """Goal: all of Unicode, surrogates without a partner too; topic#key need not be put together to be hashed."""
+    assert hash_text(first) == java_text_hash(first)
+    if not ("\ud800" <= first[-1:] <= "\udbff" and "\udc00" <= second[:1] <= "\udfff"):
+        assert hash_text(second, java_text_hash(first) & 0xFFFFFFFF) == java_text_hash(first + second)
 
 
 @pytest.mark.parametrize(("key", "hashed"), [("K1", 2745032), ("KEY0", 1656969517), ("x", index_hash("TopicTest#x"))])
