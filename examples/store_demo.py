@@ -68,10 +68,12 @@ def main() -> None:
 def write_and_kill(root: Path) -> list[list[str]]:
     child = subprocess.Popen([sys.executable, __file__, str(root)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
-    child.stdout.readline()
-    time.sleep(WRITE_S)
+    lines = [child.stdout.readline()]
+    deadline = time.monotonic() + WRITE_S
+    while time.monotonic() < deadline:
+        lines.append(child.stdout.readline())
     os.kill(child.pid, signal.SIGKILL)
-    lines = child.stdout.read().splitlines(keepends=True)
+    lines += child.stdout.readlines()
     child.wait()
     acknowledged = [line.split() for line in lines if line.endswith("\n")]  # the last line may be cut off
     print(f"written: {len(acknowledged)} messages were on disk when the writer was killed (SIGKILL)")
