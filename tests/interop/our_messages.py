@@ -142,7 +142,7 @@ def append_all_kinds(store: Store, prefix: str, seed: int) -> list[Acknowledged]
 
 def _singles(prefix: str, seed: int, source: random.Random) -> Iterator[Draft]:
     plain = prefix + "Plain"
-    for number in range(1000):
+    for number in range(1300):
         yield draft("plain", plain, number % QUEUE_COUNT, source.randbytes(1 + source.randrange(400)))
     for number in range(24):
         tags, keys = TAGS[number % len(TAGS)], f"key-{seed}-{number}"
