@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.opening import run as run_opening
 from bench.store import Bar, Figures, judge, medians, run_round, table
 
 
@@ -10,6 +11,11 @@ def test_the_store_benchmark_runs() -> None:
     assert figures.append_128_us > 0
     assert figures.recovery_mb_s > 0
     assert "recovery, MB/s" in table(figures, figures)
+
+
+def test_the_opening_benchmark_runs() -> None:
+    bars = run_opening(1 << 18, 4, 1 << 16)
+    assert [bar.at_most for bar in bars] == [True, True, True]
 
 
 def test_bars_are_judged_by_their_direction() -> None:
