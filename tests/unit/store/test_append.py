@@ -123,6 +123,22 @@ def test_message_that_cannot_be_stored_is_refused_with_the_reason(
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [("flag", 32), ("sys_flag", 32), ("reconsume_times", 32), ("born_ms", 64), ("prepared_offset", 64)],
+)
+def test_number_that_a_record_cannot_hold_is_illegal(store: Store, name: str, bits: int) -> None:
+    """Goal: a header field out of range is refused with its name, not wrapped and not an error of the kernel."""
+    for value in (1 << (bits - 1), -(1 << (bits - 1)) - 1):
+        for refused in (
+            store.append(message(**{name: value})),
+            store.append_batch(message(packed(b"x"), **{name: value})),
+        ):
+            assert refused.status is AppendStatus.MESSAGE_ILLEGAL
+        assert store.log_end == 0
+    assert store.append(message(**{name: (1 << (bits - 1)) - 1 if name != "sys_flag" else 1 << 30})).status is OK
+
+
 def test_longest_topic_and_largest_body_fit(store: Store) -> None:
     """Goal: the limits themselves are allowed."""
     assert store.append(message(bytes(8192), topic="t" * 127, queue_id=65535)).status is OK
@@ -263,7 +279,7 @@ def test_concurrent_appends_get_offsets_of_their_own(tmp_path: Path) -> None:
     results: list[AppendResult] = []
 
     def send() -> None:
-        results.extend(store.append(message(bytes(400))) for _ in range(40))
+        results.extend(store.append(message(bytes(1_500))) for _ in range(10))
 
     threads = [threading.Thread(target=send) for _ in range(4)]
     for thread in threads:
@@ -271,6 +287,6 @@ def test_concurrent_appends_get_offsets_of_their_own(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(60)
     assert {result.status for result in results} == {OK}
-    assert sorted(result.queue_offset for result in results) == list(range(160))
-    assert len({result.log_offset for result in results}) == 160
+    assert sorted(result.queue_offset for result in results) == list(range(40))
+    assert len({result.log_offset for result in results}) == 40
     store.close()

@@ -137,3 +137,23 @@ def test_listener_may_read_and_append(store: Store) -> None:
     store.append(message())
     assert seen == [1, 1]
     assert store.max_offset("Forwarded", 0) == 1
+
+
+def test_listener_is_told_anew_of_what_replaced_a_cut(store: Store) -> None:
+    """Goal: after a cut the ends that were told count no more."""
+    offsets = fill(store, 5)
+    told = listen(store)
+    store.truncate_to(offsets[2])
+    told.clear()
+    fill(store, 2)
+    assert told == [("T", 0, 3), ("T", 0, 4)]
+
+
+def test_listener_is_told_of_a_topic_that_was_deleted_and_came_back(store: Store) -> None:
+    """Goal: a queue made again starts its news at 1."""
+    told = listen(store)
+    fill(store, 3)
+    store.delete_topic("T")
+    told.clear()
+    fill(store, 1)
+    assert told == [("T", 0, 1)]
