@@ -86,7 +86,7 @@ def parse(data: bytes, at: int, log_offset: int) -> RawRecord:
     properties = record[next_at + 2 :]
     if len(properties) != properties_len or zlib.crc32(body) & 0x7FFFFFFF != crc:
         raise Damaged(f"the record at {log_offset} does not add up")
-    items = (item.partition("\x01") for item in properties.decode().split("\x02"))
+    items = (item.partition("\x01") for item in properties.decode(errors="replace").split("\x02"))
     return RawRecord(
         log_offset=log_offset,
         data=record,
@@ -94,7 +94,7 @@ def parse(data: bytes, at: int, log_offset: int) -> RawRecord:
         queue_offset=queue_offset,
         sys_flag=sys_flag,
         store_ms=store_ms,
-        topic=topic.decode(),
+        topic=topic.decode(errors="replace"),
         body=body,
         properties={name: value for name, mark, value in items if mark},
     )
