@@ -18,6 +18,7 @@ TOPIC_LENGTH_MAX = 127
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 IPV6_BYTES_MORE = 24  # two hosts of 20 bytes instead of 8
 BLANK_BYTES = 8
+_NUMBER_BITS = {"flag": 32, "sys_flag": 32, "reconsume_times": 32, "born_ms": 64, "prepared_offset": 64}
 
 
 class Health:
@@ -41,7 +42,7 @@ class Health:
 
 def find_fault(message: NewMessage, config: StoreConfig) -> AppendResult | None:
     """What is wrong with a message, or None."""
-    fault = _topic_fault(message.topic) or _place_fault(message, config)
+    fault = _topic_fault(message.topic) or _place_fault(message, config) or _number_fault(message)
     if fault is not None:
         return AppendResult(AppendStatus.MESSAGE_ILLEGAL, fault)
     if len(message.properties) > PROPERTIES_BYTES_MAX:
@@ -57,6 +58,15 @@ def _topic_fault(topic: str) -> str | None:
         return f"topic {topic!r} may hold letters, digits, _ - % and | only"
     if len(topic) > TOPIC_LENGTH_MAX:
         return f"the topic has {len(topic)} characters, more than {TOPIC_LENGTH_MAX}"
+    return None
+
+
+def _number_fault(message: NewMessage) -> str | None:
+    """Numbers come from remote clients; a record has 4 or 8 bytes for each."""
+    for name, bits in _NUMBER_BITS.items():
+        value = getattr(message, name)
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            return f"{name} {value} does not fit in {bits} bits"
     return None
 
 

@@ -31,6 +31,7 @@ class Dispatcher:
         self.scanner.delays_ms = config.delays_ms
         self.misplaced = 0
         self._told: set[ConsumeQueue | None] = set()
+        self._behind_gap: dict[ConsumeQueue, int] = {}
         self._doubtful: dict[ConsumeQueue, QueueEntry] = {}
 
     def _resolve(self, topic: bytes, queue_id: int) -> QueueTail | None:
@@ -68,14 +69,27 @@ class Dispatcher:
             queue.begin_at(0)
             self._put(queue, entry)
         elif expected < queue_offset <= expected + (log_offset - tail.log_end) // FIXED_BYTES:
-            queue.fill_to(queue_offset)
-            self._put(queue, entry)
+            self._put_behind_gap(queue, entry)
         else:
             self._doubt(queue, entry)
 
+    def _put_behind_gap(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
+        """Messages before this one are lost, or this one says too high an offset: another may claim it yet."""
+        if self._is_borne_out(queue, entry[0], entry[1]):
+            self._leave_out(queue, entry[1], f"offset {entry[0]}, which is another message's")
+            return
+        queue.fill_to(entry[0])
+        self._put(queue, entry)
+        self._behind_gap[queue] = entry[0]
+
     def _doubt(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
         """The record and its queue disagree; when the record before it disagreed in the same way, they are right."""
-        queue_offset, log_offset, _, _ = entry
+        queue_offset, log_offset, size, tags_code = entry
+        if self._behind_gap.get(queue) == queue_offset == queue.end_offset - 1:
+            self._leave_out(queue, log_offset, f"offset {queue_offset}, as the one before it did, which is left out")
+            queue.put_at(queue_offset, log_offset, size, tags_code)
+            queue.tail.log_end = log_offset + size
+            return
         before = self._doubtful.get(queue)
         self._doubtful[queue] = entry
         if before is None or before[0] + 1 != queue_offset:

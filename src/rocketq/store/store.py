@@ -137,7 +137,9 @@ class Store:
         for service in self._services:
             service.start()
         if self._rebuild is not None:
-            self._rebuild_thread = threading.Thread(target=self.rebuild_index, name="rocketq-index", daemon=True)
+            self._rebuild_thread = threading.Thread(
+                target=self.rebuild_index, name="rocketq-index-rebuild", daemon=True
+            )
             self._rebuild_thread.start()
 
     def rebuild_index(self) -> None:
