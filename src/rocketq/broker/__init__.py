@@ -1,0 +1,1 @@
+"""The broker: takes, keeps and hands out messages. See docs/broker.md."""

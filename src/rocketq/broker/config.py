@@ -1,0 +1,224 @@
+"""Settings of a broker, with Apache's key for each."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from rocketq.broker.topic_table import TopicRules
+from rocketq.errors import ConfigError
+from rocketq.protocol.names import TRACE_TOPIC
+from rocketq.store import StoreConfig
+
+TLS_PREFIX: Final = "tls."
+
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "adminBrokerThreadPoolNums": "16",
+    "aclEnable": "false",
+    "brokerIP2": "",
+    "brokerRole": "ASYNC_MASTER",
+    "clientCallbackExecutorThreads": "2",
+    "clientManageThreadPoolNums": "32",
+    "consumerManageThreadPoolNums": "32",
+    "diskFallRecorded": "true",
+    "enableCalcFilterBitMap": "false",
+    "enableConsumeQueueExt": "false",
+    "enablePropertyFilter": "false",
+    "endTransactionThreadPoolNums": "24",
+    "expectConsumerNumUseFilter": "32",
+    "fetchNamesrvAddrByAddressServer": "false",
+    "filterServerNums": "0",
+    "filterSupportRetry": "false",
+    "haListenPort": "0",
+    "haSendHeartbeatInterval": "5000",
+    "heartbeatThreadPoolNums": "2",
+    "listenPortOfVip": "",
+    "messageStorePlugIn": "",
+    "pullMessageThreadPoolNums": "20",
+    "queryMessageThreadPoolNums": "10",
+    "rocketmqHome": "",
+    "sendMessageThreadPoolNums": "1",
+    "serverWorkerThreads": "8",
+    "storePathRootDir": "",
+    "storeReplyMessageEnable": "true",
+    "timerWheelEnable": "false",
+    "transactionCheckInterval": "60000",
+    "transactionCheckMax": "15",
+    "transactionTimeOut": "6000",
+    "transferMsgByHeap": "true",
+    "useEpollNativeSelector": "false",
+    "useTLS": "false",
+    "warmMapedFileEnable": "false",
+}
+"""Keys that Apache's brokers or tools know and that change nothing here; they are shown and never warned about."""
+
+
+def option(key: str, default: Any) -> Any:
+    """A field that Apache's broker.conf calls `key`."""
+    return field(default=default, metadata={"key": key})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Everything a broker can be told, except what its store is told."""
+
+    host: str = option("bindAddress", "127.0.0.1")
+    port: int = option("listenPort", 10911)
+    ip: str = option("brokerIP1", "")
+    cluster: str = option("brokerClusterName", "DefaultCluster")
+    name: str = option("brokerName", "")
+    broker_id: int = option("brokerId", 0)
+    name_servers: str = option("namesrvAddr", "")
+    perm: int = option("brokerPermission", 6)
+    region: str = option("regionId", "DefaultRegion")
+
+    auto_create_topics: bool = option("autoCreateTopicEnable", True)
+    auto_create_groups: bool = option("autoCreateSubscriptionGroup", True)
+    default_queue_count: int = option("defaultTopicQueueNums", 8)
+    cluster_topic: bool = option("clusterTopicEnable", True)
+    broker_topic: bool = option("brokerTopicEnable", True)
+    trace_topic_enabled: bool = option("traceTopicEnable", False)
+    trace_topic: str = option("msgTraceTopicName", TRACE_TOPIC)
+    trace_on: bool = option("traceOn", True)
+
+    accept_sends_from_ms: int = option("startAcceptSendRequestTimeStamp", 0)
+    reject_transactions: bool = option("rejectTransactionMessage", False)
+    fast_failure: bool = option("brokerFastFailureEnable", True)
+    send_wait_ms_max: int = option("waitTimeMillsInSendQueue", 200)
+    sends_waiting_max: int = option("sendThreadPoolQueueCapacity", 10_000)
+
+    long_polling: bool = option("longPollingEnable", True)
+    short_polling_ms: int = option("shortPollingTimeMills", 1_000)
+    held_pulls_max: int = option("pullThreadPoolQueueCapacity", 100_000)
+    pull_bytes_max: int = option("maxPullBytesOnRequest", 1 << 20)
+    pull_count_max: int = option("maxPullCountOnRequest", 4_096)
+    slave_read: bool = option("slaveReadEnable", False)
+
+    notify_changes: bool = option("notifyConsumerIdsChangedEnable", True)
+    client_life_ms: int = option("channelExpiredTimeout", 120_000)
+    idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120)
+    lock_life_ms: int = option("rebalanceLockMaxLiveTime", 60_000)
+    offset_save_interval_ms: int = option("flushConsumerOffsetInterval", 5_000)
+
+    force_register: bool = option("forceRegister", True)
+    compressed_register: bool = option("compressedRegister", False)
+    register_interval_ms: int = option("registerNameServerPeriod", 30_000)
+    register_timeout_ms: int = option("registerBrokerTimeoutMills", 6_000)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", _legal_name(socket.gethostname()))
+        if not self.ip:
+            object.__setattr__(self, "ip", _address_for(self.host))
+        for valid, what in (
+            (self.port == 0 or 2 < self.port < 0xFFFF, f"listenPort {self.port} is outside 3..65534"),
+            (self.broker_id == 0, "brokerId must be 0: replicas are not there yet"),
+            (self.default_queue_count > 0, "defaultTopicQueueNums must be above 0"),
+            (self.idle_seconds > 0, "serverChannelMaxIdleTimeSeconds must be above 0"),
+            (_is_address(self.ip), f"brokerIP1 {self.ip!r} is not an IP address"),
+        ):
+            if not valid:
+                raise ConfigError(what)
+
+    @classmethod
+    def from_java(cls, settings: Mapping[str, str], **given: Any) -> BrokerConfig:
+        """From Apache's keys; others are left to the caller (`unknown_keys`). `given` wins."""
+        role = settings.get("brokerRole", "ASYNC_MASTER").strip()
+        if role != "ASYNC_MASTER":
+            raise ConfigError(f"brokerRole {role}: replication is not there yet, only ASYNC_MASTER is")
+        return cls(**(parse_settings(settings) | given))
+
+    def to_java(self) -> dict[str, str]:
+        """Every key with its value, as texts."""
+        return {item.metadata["key"]: to_text(getattr(self, item.name)) for item in fields(self)}
+
+    @property
+    def name_server_addrs(self) -> tuple[str, ...]:
+        parts = (part.strip() for part in re.split("[;,]", self.name_servers))
+        return tuple(dict.fromkeys(part for part in parts if part))
+
+    @property
+    def register_period_ms(self) -> int:
+        return min(max(self.register_interval_ms, 10_000), 60_000)
+
+    def topic_rules(self, delay_levels: int) -> TopicRules:
+        return TopicRules(
+            cluster=self.cluster,
+            broker_name=self.name,
+            auto_create=self.auto_create_topics,
+            default_queue_count=self.default_queue_count,
+            cluster_topic=self.cluster_topic,
+            broker_topic=self.broker_topic,
+            trace_topic=self.trace_topic if self.trace_topic_enabled else None,
+            delay_levels=delay_levels,
+        )
+
+
+def unknown_keys(settings: Mapping[str, str]) -> list[str]:
+    """Keys that mean nothing to a broker or its store."""
+    known = {*_fields_by_key(), *store_keys(), *WITHOUT_EFFECT}
+    return [key for key in settings if key not in known and not key.startswith(TLS_PREFIX)]
+
+
+def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
+    """The known ones by our names; ConfigError names a bad one."""
+    known = _fields_by_key()
+    return {known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known}
+
+
+def store_keys() -> dict[str, str]:
+    """The store's keys, and our names of them."""
+    return {item.metadata["key"]: item.name for item in fields(StoreConfig) if "key" in item.metadata}
+
+
+def store_settings(config: StoreConfig) -> dict[str, str]:
+    """The store's keys with their values, as texts."""
+    return {key: to_text(getattr(config, name)) for key, name in store_keys().items()}
+
+
+def to_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(getattr(value, "value", value))
+
+
+def _fields_by_key() -> dict[str, Any]:
+    return {item.metadata["key"]: item for item in fields(BrokerConfig)}
+
+
+def _parse(key: str, text: str, default: Any) -> Any:
+    text = text.strip()
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        return type(default)(text)
+    except (KeyError, ValueError):
+        raise ConfigError(f"{key}={text!r} is not a {type(default).__name__}") from None
+
+
+def _legal_name(host_name: str) -> str:
+    return re.sub("[^a-zA-Z0-9_-]", "-", host_name) or "broker"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return not ipaddress.ip_address(text).is_unspecified
+    except ValueError:
+        return False
+
+
+def _address_for(host: str) -> str:
+    """What clients reach us by when we listen at `host`: the address itself, or one of this machine's."""
+    if _is_address(host):
+        return host
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None, family)}
+    except OSError:
+        found = set()
+    outward = sorted(str(addr) for addr in found if not ipaddress.ip_address(addr).is_loopback)
+    return outward[0] if outward else ("::1" if family == socket.AF_INET6 else "127.0.0.1")

@@ -1,0 +1,89 @@
+"""Consumers that are connected, by group, and what each group subscribes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic
+
+from rocketq.broker.members import Departures, Link, Member, Roster
+from rocketq.protocol.bodies.heartbeat import ConsumerData, Subscription
+from rocketq.protocol.flags import ConsumeFromWhere, ConsumeType, MessageModel
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """What the members of a group last said about it."""
+
+    consume_type: ConsumeType
+    model: MessageModel
+    from_where: ConsumeFromWhere
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+    def subscribe(self, wanted: tuple[Subscription, ...]) -> bool:
+        """Whether topics came or went; a newer expression for a known topic is taken without that."""
+        topics = {subscription.topic for subscription in wanted}
+        gone = [topic for topic in self.subscriptions if topic not in topics]
+        for topic in gone:
+            del self.subscriptions[topic]
+        changed = bool(gone)
+        for subscription in wanted:
+            known = self.subscriptions.get(subscription.topic)
+            if known is None or subscription.version > known.version:
+                self.subscriptions[subscription.topic] = subscription
+                changed |= known is None
+        return changed
+
+
+class ConsumerGroups(Generic[Link]):
+    """Answers which groups must be told that their members changed; telling them is for others."""
+
+    def __init__(self) -> None:
+        self._roster: Roster[Link] = Roster()
+        self._groups: dict[str, ConsumerGroup] = {}
+
+    def heartbeat(self, data: ConsumerData, member: Member[Link]) -> bool:
+        """Whether members or topics of the group changed."""
+        group = self._groups.get(data.group)
+        if group is None:
+            group = self._groups[data.group] = ConsumerGroup(data.consume_type, data.model, data.from_where)
+        group.consume_type, group.model, group.from_where = data.consume_type, data.model, data.from_where
+        joined = self._roster.put(data.group, member)
+        return group.subscribe(data.subscriptions) or joined
+
+    def leave(self, group: str, link: Link) -> bool:
+        """Whether it was a member."""
+        left = self._roster.remove(group, link)
+        self._forget_empty(group)
+        return left
+
+    def disconnect(self, link: Link) -> list[str]:
+        groups = self._roster.disconnect(link)
+        self._forget_empty(*groups)
+        return groups
+
+    def expire(self, heard_before_ms: int) -> Departures[Link]:
+        gone = self._roster.expire(heard_before_ms)
+        self._forget_empty(*gone.groups)
+        return gone
+
+    def get(self, group: str) -> ConsumerGroup | None:
+        return self._groups.get(group)
+
+    def members(self, group: str) -> list[Member[Link]]:
+        return self._roster.members(group)
+
+    def client(self, group: str, client_id: str) -> Member[Link] | None:
+        return self._roster.client(client_id, group)
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        known = self._groups.get(group)
+        return None if known is None else known.subscriptions.get(topic)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups whose members subscribe to a topic."""
+        return sorted(name for name, group in self._groups.items() if topic in group.subscriptions)
+
+    def _forget_empty(self, *groups: str) -> None:
+        for group in groups:
+            if group not in self._roster:
+                self._groups.pop(group, None)

@@ -1,0 +1,69 @@
+"""How far each group has consumed: the next offset by topic, group and queue."""
+
+from __future__ import annotations
+
+from rocketq.protocol.bodies.offsets import ConsumerOffsets
+
+_SEPARATOR = "@"
+
+
+class OffsetTable:
+    """`changes` counts, so that whoever saves knows when there is something new."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, dict[int, int]] = {}
+        self.changes = 0
+
+    def load(self, saved: ConsumerOffsets) -> None:
+        self._offsets = {key: dict(queues) for key, queues in saved.offsets.items()}
+
+    def snapshot(self) -> ConsumerOffsets:
+        return ConsumerOffsets(offsets={key: dict(queues) for key, queues in self._offsets.items()})
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """None when nothing was committed."""
+        offset = self._offsets.get(_key(topic, group), {}).get(queue_id, -1)
+        return offset if offset >= 0 else None
+
+    def of(self, group: str, topic: str) -> dict[int, int]:
+        return dict(self._offsets.get(_key(topic, group), {}))
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether it was taken. Lower than before is fine, below zero means nothing and is ignored."""
+        if offset < 0:
+            return False
+        self._offsets.setdefault(_key(topic, group), {})[queue_id] = offset
+        self.changes += 1
+        return True
+
+    def topics_of(self, group: str) -> list[str]:
+        return sorted(topic for topic, other in self._keys() if other == group)
+
+    def groups_of(self, topic: str) -> list[str]:
+        return sorted(group for other, group in self._keys() if other == topic)
+
+    def forget_topic(self, topic: str) -> None:
+        self._forget([_key(topic, group) for group in self.groups_of(topic)])
+
+    def forget_group(self, group: str) -> None:
+        self._forget([_key(topic, group) for topic in self.topics_of(group)])
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """The target group goes on where the source is."""
+        offsets = self._offsets.get(_key(topic, source))
+        if offsets is not None:
+            self._offsets[_key(topic, target)] = dict(offsets)
+            self.changes += 1
+
+    def _keys(self) -> list[tuple[str, str]]:
+        parts = (key.partition(_SEPARATOR) for key in self._offsets)
+        return [(topic, group) for topic, _, group in parts]
+
+    def _forget(self, keys: list[str]) -> None:
+        for key in keys:
+            del self._offsets[key]
+        self.changes += len(keys)
+
+
+def _key(topic: str, group: str) -> str:
+    return f"{topic}{_SEPARATOR}{group}"

@@ -1,0 +1,71 @@
+"""Configured consumer groups of a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
+from rocketq.protocol.bodies.queues import DataVersion
+from rocketq.protocol.names import SYSTEM_GROUP_PREFIX
+
+GroupListener = Callable[[GroupConfigTable], None]
+
+BUILTIN_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+
+class GroupTable:
+    """Every change moves the version and is told to the listeners."""
+
+    def __init__(self) -> None:
+        self._groups = {name: GroupConfig(group=name) for name in BUILTIN_GROUPS}
+        self.data_version = DataVersion()
+        self.listeners: list[GroupListener] = []
+
+    def load(self, table: GroupConfigTable) -> None:
+        """What was saved wins over what is built in."""
+        self._groups |= table.groups
+        self.data_version = table.data_version
+
+    def snapshot(self) -> GroupConfigTable:
+        return GroupConfigTable(data_version=self.data_version, groups=dict(self._groups))
+
+    def get(self, group: str) -> GroupConfig | None:
+        return self._groups.get(group)
+
+    def names(self) -> list[str]:
+        return sorted(self._groups)
+
+    def find(self, group: str, *, auto_create: bool, now_ms: int) -> GroupConfig | None:
+        """The group's configuration; made when it is missing and may come to be by itself."""
+        known = self._groups.get(group)
+        if known is not None or not (auto_create or group.startswith(SYSTEM_GROUP_PREFIX)):
+            return known
+        fresh = GroupConfig(group=group)
+        self.put(fresh, now_ms=now_ms)
+        return fresh
+
+    def put(self, *groups: GroupConfig, now_ms: int) -> None:
+        self._groups |= {group.group: group for group in groups}
+        self._changed(now_ms)
+
+    def delete(self, group: str, *, now_ms: int) -> bool:
+        """Whether it was there."""
+        if self._groups.pop(group, None) is None:
+            return False
+        self._changed(now_ms)
+        return True
+
+    def _changed(self, now_ms: int) -> None:
+        self.data_version = self.data_version.next(now_ms)
+        table = self.snapshot()
+        for listener in self.listeners:
+            listener(table)

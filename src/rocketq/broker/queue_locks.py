@@ -1,0 +1,60 @@
+"""Which client consumes a queue in order: one per group and queue, for as long as it renews."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rocketq.protocol.bodies.queues import MessageQueue
+
+LOCK_LIFE_MS = 60_000
+
+
+@dataclass(slots=True)
+class _Lock:
+    client_id: str
+    renewed_ms: int
+
+
+class QueueLocks:
+    """In memory only: after a restart clients lock again. A disconnect frees nothing, silence does."""
+
+    def __init__(self, life_ms: int = LOCK_LIFE_MS) -> None:
+        self._life_ms = life_ms
+        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> tuple[MessageQueue, ...]:
+        """The queues of these that the client holds now."""
+        locks = self._groups.setdefault(group, {})
+        granted = []
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None or lock.client_id == client_id or self._is_over(lock, now_ms):
+                locks[queue] = _Lock(client_id, now_ms)
+                granted.append(queue)
+        return tuple(granted)
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Only what the client itself holds."""
+        locks = self._groups.get(group, {})
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del locks[queue]
+        if not locks:
+            self._groups.pop(group, None)
+
+    def is_locked(self, group: str, now_ms: int) -> bool:
+        """Whether the group consumes anything in order."""
+        return any(not self._is_over(lock, now_ms) for lock in self._groups.get(group, {}).values())
+
+    def expire(self, now_ms: int) -> None:
+        """Forget locks that nobody renewed."""
+        for group, locks in list(self._groups.items()):
+            for queue in [queue for queue, lock in locks.items() if self._is_over(lock, now_ms)]:
+                del locks[queue]
+            if not locks:
+                del self._groups[group]
+
+    def _is_over(self, lock: _Lock, now_ms: int) -> bool:
+        return now_ms - lock.renewed_ms > self._life_ms

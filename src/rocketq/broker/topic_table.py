@@ -1,0 +1,155 @@
+"""Topics of a broker: which there are, which come to be by themselves, and how new the table is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from rocketq.protocol.bodies.queues import DataVersion
+from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from rocketq.protocol.flags import Perm
+from rocketq.protocol.names import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    is_system_topic,
+)
+
+READ_WRITE = int(Perm.READ | Perm.WRITE)
+
+TopicListener = Callable[[TopicConfigTable], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    """What of the broker's settings decides about topics."""
+
+    cluster: str
+    broker_name: str
+    auto_create: bool = True
+    default_queue_count: int = 8
+    cluster_topic: bool = True
+    broker_topic: bool = True
+    trace_topic: str | None = None
+    delay_levels: int = 18
+
+
+def reply_topic(cluster: str) -> str:
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def builtin_topics(rules: TopicRules) -> list[TopicConfig]:
+    """Topics that every broker has from its start on."""
+    template = READ_WRITE | Perm.INHERIT
+    topics = [
+        _topic(SELF_TEST_TOPIC, 1),
+        _topic(BENCHMARK_TOPIC, 1024),
+        _topic(rules.cluster, 16, Perm.INHERIT | (READ_WRITE if rules.cluster_topic else 0)),
+        _topic(rules.broker_name, 1, Perm.INHERIT | (READ_WRITE if rules.broker_topic else 0)),
+        _topic(OFFSET_MOVED_TOPIC, 1),
+        _topic(SCHEDULE_TOPIC, rules.delay_levels),
+        _topic(reply_topic(rules.cluster), 1),
+    ]
+    if rules.auto_create:
+        topics.append(_topic(AUTO_CREATE_TOPIC, rules.default_queue_count, template))
+    if rules.trace_topic is not None:
+        topics.append(_topic(rules.trace_topic, 1))
+    return topics
+
+
+def _topic(name: str, queue_count: int, perm: int = READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic=name, read_queue_count=queue_count, write_queue_count=queue_count, perm=int(perm))
+
+
+class TopicTable:
+    """Every change moves the version and is told to the listeners, in the order they were added."""
+
+    def __init__(self, builtin: Iterable[TopicConfig] = ()) -> None:
+        self._topics = {topic.topic: topic for topic in builtin}
+        self._own_system = frozenset(self._topics)
+        self.data_version = DataVersion()
+        self.listeners: list[TopicListener] = []
+
+    def load(self, table: TopicConfigTable) -> None:
+        """What was saved wins over what is built in."""
+        self._topics |= table.topics
+        self.data_version = table.data_version
+
+    def snapshot(self) -> TopicConfigTable:
+        return TopicConfigTable(data_version=self.data_version, topics=dict(self._topics))
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._topics.get(topic)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._topics
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def names(self) -> list[str]:
+        return sorted(self._topics)
+
+    def is_system(self, topic: str) -> bool:
+        """Whether operators may not change it."""
+        return topic in self._own_system or is_system_topic(topic)
+
+    def put(self, *topics: TopicConfig, now_ms: int) -> None:
+        self._topics |= {topic.topic: topic for topic in topics}
+        self._changed(now_ms)
+
+    def delete(self, *topics: str, now_ms: int) -> bool:
+        """Whether any of them was there."""
+        found = [topic for topic in topics if self._topics.pop(topic, None) is not None]
+        if found:
+            self._changed(now_ms)
+        return bool(found)
+
+    def create_for_send(
+        self, topic: str, *, template: str, queue_count: int, sys_flag: int, auto_create: bool, now_ms: int
+    ) -> TopicConfig | None:
+        """A topic that a producer sent to before it existed; None when it may not come to be this way."""
+        known = self._topics.get(topic)
+        if known is not None:
+            return known
+        model = self._topics.get(template)
+        refused = template == AUTO_CREATE_TOPIC and not auto_create
+        if model is not None and model.perm & Perm.INHERIT and not refused:
+            count = max(0, min(queue_count, model.write_queue_count))
+            fresh = replace(_topic(topic, count, model.perm & ~Perm.INHERIT), filter_type=model.filter_type)
+            return self._create(replace(fresh, topic_sys_flag=sys_flag), now_ms)
+        if topic.startswith(RETRY_PREFIX):
+            return self._create(replace(_topic(topic, 1), topic_sys_flag=sys_flag), now_ms)
+        return None
+
+    def create_exactly(self, topic: str, queue_count: int, *, now_ms: int, sys_flag: int = 0) -> TopicConfig:
+        """The topic, made with these values when there is none."""
+        known = self._topics.get(topic)
+        if known is not None:
+            return known
+        return self._create(replace(_topic(topic, queue_count), topic_sys_flag=sys_flag), now_ms)
+
+    def set_orders(self, ordered: Iterable[str], *, now_ms: int) -> bool:
+        """These topics are ordered and no others; whether that changed anything."""
+        wanted = frozenset(ordered)
+        wrong = [topic for topic in self._topics.values() if topic.order != (topic.topic in wanted)]
+        if wrong:
+            self.put(*(replace(topic, order=not topic.order) for topic in wrong), now_ms=now_ms)
+        return bool(wrong)
+
+    def touch(self, now_ms: int) -> None:
+        """Something about all of them changed, such as the broker's permission."""
+        self._changed(now_ms)
+
+    def _create(self, topic: TopicConfig, now_ms: int) -> TopicConfig:
+        self.put(topic, now_ms=now_ms)
+        return topic
+
+    def _changed(self, now_ms: int) -> None:
+        self.data_version = self.data_version.next(now_ms)
+        table = self.snapshot()
+        for listener in self.listeners:
+            listener(table)

@@ -1,0 +1,104 @@
+"""Membership: who joins, leaves and falls silent, and which groups must be told."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketq.broker.consumer_groups import ConsumerGroups
+from rocketq.broker.members import Member, Roster
+from rocketq.protocol.bodies.heartbeat import ConsumerData, Subscription
+from rocketq.protocol.flags import Language, MessageModel
+
+
+def member(link: str, at_ms: int = 0) -> Member[str]:
+    return Member(link, f"id-{link}", Language.JAVA, 407, at_ms)
+
+
+def data(*subscriptions: Subscription, group: str = "g") -> ConsumerData:
+    return ConsumerData(group=group, subscriptions=subscriptions)
+
+
+def sub(topic: str, version: int = 1, expression: str = "*") -> Subscription:
+    return Subscription(topic=topic, version=version, expression=expression)
+
+
+def test_a_new_connection_or_topic_is_a_change_a_repeated_heartbeat_is_not() -> None:
+    groups: ConsumerGroups[str] = ConsumerGroups()
+    assert groups.heartbeat(data(sub("T")), member("a"))
+    assert not groups.heartbeat(data(sub("T")), member("a", 5))
+    assert groups.heartbeat(data(sub("T")), member("b"))
+    assert groups.heartbeat(data(sub("T"), sub("U")), member("a"))
+    assert groups.heartbeat(data(sub("U")), member("a"))
+    assert groups.subscription("g", "T") is None
+    assert [one.client_id for one in groups.members("g")] == ["id-a", "id-b"]
+
+
+def test_a_newer_expression_replaces_an_older_one_quietly() -> None:
+    groups: ConsumerGroups[str] = ConsumerGroups()
+    groups.heartbeat(data(sub("T", 5)), member("a"))
+    assert not groups.heartbeat(data(sub("T", 6, "x")), member("a"))
+    assert not groups.heartbeat(data(sub("T", 4, "old")), member("a"))
+    found = groups.subscription("g", "T")
+    assert found is not None
+    assert found.expression == "x"
+
+
+def test_leaving_by_word_by_disconnect_and_by_silence() -> None:
+    groups: ConsumerGroups[str] = ConsumerGroups()
+    for link in "abc":
+        groups.heartbeat(data(sub("T")), member(link, 100 if link == "b" else 0))
+        groups.heartbeat(data(sub("T"), group="h"), member(link, 100))
+    assert groups.leave("g", "a")
+    assert not groups.leave("g", "a")
+    assert groups.disconnect("b") == ["g", "h"]
+    gone = groups.expire(heard_before_ms=50)
+    assert (gone.links, gone.groups) == ({"c"}, {"g"})
+    assert groups.get("g") is None
+    assert groups.get("h") is not None
+    assert groups.groups_of("T") == ["h"]
+
+
+def test_the_last_heartbeat_says_how_the_group_consumes() -> None:
+    groups: ConsumerGroups[str] = ConsumerGroups()
+    groups.heartbeat(data(), member("a"))
+    groups.heartbeat(ConsumerData(group="g", model=MessageModel.BROADCASTING), member("a"))
+    known = groups.get("g")
+    assert known is not None
+    assert known.model is MessageModel.BROADCASTING
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "remove", "disconnect", "expire"]),
+        st.sampled_from("gh"),
+        st.sampled_from("abc"),
+        st.integers(0, 9),
+    )
+)
+
+
+@given(EVENTS)
+def test_any_history_leaves_the_roster_whole(events: list[tuple[str, str, str, int]]) -> None:
+    """Goal: both of its tables always say the same, compared with a plain set."""
+    roster: Roster[str] = Roster()
+    model: dict[tuple[str, str], int] = {}
+    for what, group, link, number in events:
+        if what == "put":
+            assert roster.put(group, member(link, number)) == ((group, link) not in model)
+            model[group, link] = number
+        elif what == "remove":
+            assert roster.remove(group, link) == (model.pop((group, link), None) is not None)
+        elif what == "disconnect":
+            assert roster.disconnect(link) == sorted(one for one, other in model if other == link)
+            model = {key: at for key, at in model.items() if key[1] != link}
+        else:
+            gone = roster.expire(number)
+            old = {key for key, at in model.items() if at < number}
+            assert gone.groups == {one for one, _ in old}
+            assert gone.links == {one for _, one in old}
+            model = {key: at for key, at in model.items() if key not in old}
+    assert {(group, one.link) for group in roster for one in roster.members(group)} == set(model)
+    assert {group for group, _ in model} == set(roster)
+    found = roster.client("id-a")
+    assert (found is not None) == any(link == "a" for _, link in model)
