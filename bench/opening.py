@@ -1,8 +1,8 @@
 """How long a large store takes to open, and what memory that costs: with a recovery point, and by walking the log.
 
-    python -m bench.opening              10 GiB of log, 1,000 queues (needs the disk space)
-    python -m bench.opening --gib 1      less of it
-    python -m bench.opening --smoke      a megabyte: does it still run?
+python -m bench.opening              10 GiB of log, 1,000 queues (needs the disk space)
+python -m bench.opening --gib 1      less of it
+python -m bench.opening --smoke      a megabyte: does it still run?
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def run(log_bytes: int, queue_count: int, segment_bytes: int) -> list[Bar]:
     try:
         began = time.perf_counter()
         count = build(root / "store", log_bytes, queue_count, segment_bytes)
-        print(f"built: {count:,} messages, {log_bytes / (1 << 30):.2f} GiB, {queue_count} queues, {time.perf_counter() - began:.0f} s")
+        print(
+            f"built: {count:,} messages, {log_bytes / (1 << 30):.2f} GiB, {queue_count} queues, {time.perf_counter() - began:.0f} s"
+        )
         quick = open_once(root / "store", segment_bytes)
         assert quick["from_point"]
         (root / "store" / "recovery.rocketq").unlink()

@@ -104,7 +104,8 @@ def _append_through_api(store, count: int) -> float:  # type: ignore[no-untyped-
     from rocketq.model import NewMessage
 
     messages = [
-        NewMessage(topic="Api", queue_id=n % 4, body=bytes(128), properties=_properties(n), born_ms=1) for n in range(1000)
+        NewMessage(topic="Api", queue_id=n % 4, body=bytes(128), properties=_properties(n), born_ms=1)
+        for n in range(1000)
     ]
     began = time.process_time()
     for n in range(count):
@@ -161,7 +162,9 @@ def _recover(config) -> float:  # type: ignore[no-untyped-def]
 
 def run_form(form: str, count: int) -> Figures:
     command = [sys.executable, "-m", "bench.store", "--round", str(count)]
-    done = subprocess.run(command, env={**os.environ, "ROCKETQ_KERNEL": form}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env={**os.environ, "ROCKETQ_KERNEL": form}, capture_output=True, text=True, check=True
+    )
     return Figures(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -203,7 +206,9 @@ def table(compiled: Figures, interpreted: Figures) -> str:
 
 def save(compiled: Figures, interpreted: Figures) -> Path:
     """Beside the other results, by commit and machine."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     path = Path(__file__).parent / "results" / "store.json"
     path.parent.mkdir(exist_ok=True)
     machine = {"cpu_count": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}

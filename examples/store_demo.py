@@ -85,7 +85,9 @@ def recover_and_compare(root: Path, acknowledged: list[list[str]]) -> None:
     with Store.open(config_of(root)) as store:
         took_ms = (time.perf_counter() - began) * 1000
         report = store.report
-        print(f"recovered: {report.records} records walked in {took_ms:.0f} ms, {report.cut_bytes} bytes cut at the end")
+        print(
+            f"recovered: {report.records} records walked in {took_ms:.0f} ms, {report.cut_bytes} bytes cut at the end"
+        )
         for number, queue_id, queue_offset, message_id in acknowledged:
             record = store.message_by_id(message_id)
             assert record is not None, f"message {number} is lost"
@@ -95,13 +97,17 @@ def recover_and_compare(root: Path, acknowledged: list[list[str]]) -> None:
         key = f"order-{acknowledged[-1][0]}"
         print(f"found by key {key!r}: {store.query('Orders', key).records[0].body[:24]!r}…")
         first = store.read("Orders", 0, 0)
-        print(f"read queue 0 from offset 0: {first.count} messages, next offset {first.next_offset} of {first.max_offset}")
+        print(
+            f"read queue 0 from offset 0: {first.count} messages, next offset {first.next_offset} of {first.max_offset}"
+        )
 
 
 def verify(root: Path) -> None:
     report = Verifier(root).run()
     assert report.ok, report.findings
-    print(f"verified: {report.records} records, {report.queue_units} queue units, {report.index_units} index units: sound")
+    print(
+        f"verified: {report.records} records, {report.queue_units} queue units, {report.index_units} index units: sound"
+    )
 
 
 if __name__ == "__main__":

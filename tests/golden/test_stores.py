@@ -55,17 +55,24 @@ def test_every_acknowledged_message_is_where_the_producer_was_told(golden: Golde
                 assert record.message_id == entry["offsetMsgId"]
                 assert store.message_by_id(entry["offsetMsgId"]) == record
             for key in (entry["keys"] or "").split():
-                assert record in store.query(topic, key, count_max=64, begin_ms=record.store_ms, end_ms=record.store_ms).records
+                assert (
+                    record
+                    in store.query(topic, key, count_max=64, begin_ms=record.store_ms, end_ms=record.store_ms).records
+                )
             if entry["tags"]:
                 assert decode_properties(record.properties)["TAGS"] == entry["tags"]
 
 
 def test_tag_hashes_in_the_queue_find_tagged_messages(golden: GoldenStore) -> None:
     """Goal: filtering by Apache's own queue entries gives exactly the messages with that tag."""
-    tagged = [entry for entry in golden.manifest if entry["kind"] in ("tagged", "tag-special", "plain") and entry["tags"]]
+    tagged = [
+        entry for entry in golden.manifest if entry["kind"] in ("tagged", "tag-special", "plain") and entry["tags"]
+    ]
     with Store.open(golden.config) as store:
         for tag in {entry["tags"] for entry in tagged}:
-            wanted = {entry["logOffset"] for entry in golden.manifest if entry["tags"] == tag and "storedTopic" not in entry}
+            wanted = {
+                entry["logOffset"] for entry in golden.manifest if entry["tags"] == tag and "storedTopic" not in entry
+            }
             found = set()
             for queue in store.queues:
                 if queue.topic.startswith(("SCHEDULE", "RMQ_SYS", "%")):
@@ -98,11 +105,12 @@ def test_appending_goes_on_where_the_broker_stopped(golden: GoldenStore) -> None
             assert store.query(topic, f"new-{topic}-{queue_id}").records == (records[-1],)
 
 
+@pytest.mark.parametrize("golden", [name for name in NAMES if name.endswith("clean")], indirect=True)
 def test_queue_files_match_the_log_unit_for_unit(golden: GoldenStore) -> None:
     """Goal: a rebuild from the log alone gives the very queue and index files that the broker wrote."""
-    if golden.facts["state"] != "clean":
-        pytest.skip("a killed broker's queue and index files lag behind its log")
-    files = {p.relative_to(golden.root): p.read_bytes() for p in (golden.root / "consumequeue").rglob("*") if p.is_file()}
+    files = {
+        p.relative_to(golden.root): p.read_bytes() for p in (golden.root / "consumequeue").rglob("*") if p.is_file()
+    }
     index = [p.read_bytes() for p in sorted((golden.root / "index").iterdir())]
     for path in files:
         (golden.root / path).unlink()
@@ -110,6 +118,8 @@ def test_queue_files_match_the_log_unit_for_unit(golden: GoldenStore) -> None:
         p.unlink()
     with Store.open(golden.config):
         pass
-    rebuilt = {p.relative_to(golden.root): p.read_bytes() for p in (golden.root / "consumequeue").rglob("*") if p.is_file()}
+    rebuilt = {
+        p.relative_to(golden.root): p.read_bytes() for p in (golden.root / "consumequeue").rglob("*") if p.is_file()
+    }
     assert rebuilt == files
     assert [p.read_bytes() for p in sorted((golden.root / "index").iterdir())] == index

@@ -55,32 +55,40 @@ class Dispatcher:
         expected = tail.next_offset
         if not 0 <= queue_offset <= QUEUE_OFFSET_MAX:
             self._leave_out(queue, log_offset, f"offset {queue_offset}, which cannot be")
-        elif queue_offset == expected:
-            if self._is_borne_out(queue, queue_offset, log_offset):
-                self._leave_out(queue, log_offset, f"offset {queue_offset}, which is another message's")
-            else:
-                self._put(queue, entry)
-        elif expected == UNKNOWN or (expected == 0 and len(queue.files) == 0):
-            queue.begin_at(queue_offset)
-            self._put(queue, entry)
-        elif log_offset < tail.log_end:
+            return
+        if expected != UNKNOWN and log_offset < tail.log_end:
             return  # known already
-        elif queue_offset == 0:
-            queue.begin_at(0)
+        unit = queue.unit(queue_offset)
+        agrees = unit is not None and unit[:2] == (log_offset, size)
+        rival = None if agrees else self._rival(queue, queue_offset, unit)
+        possible = expected + (log_offset - tail.log_end) // FIXED_BYTES
+        if rival is not None and rival > log_offset:
+            self._leave_out(queue, log_offset, f"offset {queue_offset}, which is a later message's")
+        elif expected == UNKNOWN or (expected == 0 and len(queue.files) == 0):
+            self._restart(queue, entry)
+        elif rival is not None:
+            self._doubt(queue, entry)
+        elif queue_offset == expected:
             self._put(queue, entry)
-        elif expected < queue_offset <= expected + (log_offset - tail.log_end) // FIXED_BYTES:
-            self._put_behind_gap(queue, entry)
+        elif queue_offset > expected and (agrees or queue_offset <= possible):
+            queue.fill_to(queue_offset)
+            self._put(queue, entry)
+            self._behind_gap[queue] = queue_offset
+        elif agrees:
+            self._restart(queue, entry)
         else:
             self._doubt(queue, entry)
 
-    def _put_behind_gap(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
-        """Messages before this one are lost, or this one says too high an offset: another may claim it yet."""
-        if self._is_borne_out(queue, entry[0], entry[1]):
-            self._leave_out(queue, entry[1], f"offset {entry[0]}, which is another message's")
-            return
-        queue.fill_to(entry[0])
+    def _rival(self, queue: ConsumeQueue, queue_offset: int, unit: tuple[int, int, int] | None) -> int | None:
+        """Where another record lies to which the unit points, if that record says this place too."""
+        if unit is None or unit[1] <= 0:
+            return None
+        says = self._log.place_at(unit[0])
+        return unit[0] if says == (queue.tail.topic, queue.queue_id, queue_offset, unit[1]) else None
+
+    def _restart(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
+        queue.begin_at(entry[0])
         self._put(queue, entry)
-        self._behind_gap[queue] = entry[0]
 
     def _doubt(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
         """The record and its queue disagree; when the record before it disagreed in the same way, they are right."""
@@ -99,8 +107,7 @@ class Dispatcher:
                     queue.end_offset)  # fmt: skip
         del self._doubtful[queue]
         self.misplaced -= 1
-        queue.begin_at(before[0])
-        self._put(queue, before)
+        self._restart(queue, before)
         self._put(queue, entry)
 
     def _put(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
@@ -115,13 +122,6 @@ class Dispatcher:
         if queue not in self._told:
             self._told.add(queue)
             log.error("dispatch: the record at %d says %r, %s: it stays out of the queue", log_offset, queue, says)
-
-    def _is_borne_out(self, queue: ConsumeQueue, queue_offset: int, log_offset: int) -> bool:
-        """Whether the unit that is there already points to another record, which says the same place."""
-        unit = queue.unit(queue_offset)
-        if unit is None or unit[0] == log_offset:
-            return False
-        return self._log.place_at(unit[0]) == (queue.tail.topic, queue.queue_id, queue_offset, unit[1])
 
     def _touch(self, tail: QueueTail) -> None:
         if not tail.touched:
