@@ -17,6 +17,9 @@ import time
 from pathlib import Path
 
 from bench.store import Bar
+from rocketq.kernel.appender import APPENDED, SEGMENT_FULL
+from rocketq.protocol.properties import encode_properties
+from rocketq.store import Store, StoreConfig
 
 OPEN_SCRIPT = """
 import json, sys, time
@@ -35,10 +38,6 @@ store.close()
 
 def build(root: Path, log_bytes: int, queue_count: int, segment_bytes: int) -> int:
     """A store of 1 KiB messages spread over many queues; how many messages."""
-    from rocketq.kernel.appender import APPENDED, SEGMENT_FULL
-    from rocketq.protocol.properties import encode_properties
-    from rocketq.store import Store, StoreConfig
-
     count = 0
     with Store.open(StoreConfig(root=root, segment_bytes=segment_bytes, message_bytes_max=1 << 14)) as store:
         appender, body, host = store.log.appender, bytes(range(256)) * 4, b"\x7f\0\0\1\0\0\x12\x34"
@@ -67,16 +66,17 @@ def run(log_bytes: int, queue_count: int, segment_bytes: int) -> list[Bar]:
     try:
         began = time.perf_counter()
         count = build(root / "store", log_bytes, queue_count, segment_bytes)
-        print(
-            f"built: {count:,} messages, {log_bytes / (1 << 30):.2f} GiB, {queue_count} queues, {time.perf_counter() - began:.0f} s"
-        )
+        took_s = time.perf_counter() - began
+        print(f"built: {count:,} messages, {log_bytes / (1 << 30):.2f} GiB, {queue_count} queues, {took_s:.0f} s")
         quick = open_once(root / "store", segment_bytes)
         assert quick["from_point"]
         (root / "store" / "recovery.rocketq").unlink()
         walked = open_once(root / "store", segment_bytes)
         print(f"opened with its recovery point: {quick['seconds']:.2f} s, {quick['anonymous_mib']:.0f} MiB anonymous")
-        print(f"opened by walking the log: {walked['seconds']:.2f} s ({log_bytes / walked['seconds'] / 1e6:,.0f} MB/s), "
-              f"{walked['anonymous_mib']:.0f} MiB anonymous")  # fmt: skip
+        rate = log_bytes / walked["seconds"] / 1e6
+        print(
+            f"opened by walking: {walked['seconds']:.2f} s ({rate:,.0f} MB/s), {walked['anonymous_mib']:.0f} MiB anonymous"
+        )
         return [
             Bar("seconds to open with a recovery point", quick["seconds"], 2.0, at_most=True),
             Bar("MiB of anonymous memory after opening", quick["anonymous_mib"], 100, at_most=True),

@@ -22,6 +22,12 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import rocketq.kernel
+from rocketq.kernel.appender import APPENDED, SEGMENT_FULL
+from rocketq.model import NewMessage
+from rocketq.protocol.properties import encode_properties
+from rocketq.store import Store, StoreConfig
+
 FORMS = ("compiled", "interpreted")
 ROUNDS = 5
 
@@ -68,8 +74,6 @@ def run_round(count: int) -> Figures:
 
 
 def _measure(root: Path, count: int) -> Figures:
-    from rocketq.store import Store, StoreConfig
-
     config = StoreConfig(root=root / "store", segment_bytes=1 << 28, index_slots=500_000, index_units=2_000_000)
     with Store.open(config) as store:
         api_us = _append_through_api(store, count // 4)
@@ -94,15 +98,11 @@ def _measure(root: Path, count: int) -> Figures:
 
 
 def _properties(number: int) -> bytes:
-    from rocketq.protocol.properties import encode_properties
-
     return encode_properties({"UNIQ_KEY": f"{number:032X}", "KEYS": f"order-{number}", "TAGS": "TagA", "WAIT": "true"})
 
 
-def _append_through_api(store, count: int) -> float:  # type: ignore[no-untyped-def]
+def _append_through_api(store: Store, count: int) -> float:
     """CPU microseconds of Store.append(NewMessage), the door for Python callers."""
-    from rocketq.model import NewMessage
-
     messages = [
         NewMessage(topic="Api", queue_id=n % 4, body=bytes(128), properties=_properties(n), born_ms=1)
         for n in range(1000)
@@ -113,10 +113,8 @@ def _append_through_api(store, count: int) -> float:  # type: ignore[no-untyped-
     return (time.process_time() - began) / count * 1e6
 
 
-def _append_through_kernel(store, topic: str, size: int, count: int) -> tuple[float, float]:  # type: ignore[no-untyped-def]
+def _append_through_kernel(store: Store, topic: str, size: int, count: int) -> tuple[float, float]:
     """CPU microseconds per append and appends per second at the door that a broker's data plane uses."""
-    from rocketq.kernel.appender import APPENDED, SEGMENT_FULL
-
     appender, body, born_host = store.log.appender, bytes(range(256)) * (size // 256 + 1), b"\x7f\0\0\1\0\0\x12\x34"
     body = body[:size]
     queues = [store.queues.find_or_make(topic, n) for n in range(4)]
@@ -134,7 +132,7 @@ def _append_through_kernel(store, topic: str, size: int, count: int) -> tuple[fl
     return cpu / count * 1e6, count / wall
 
 
-def _read_all(store, topic: str) -> tuple[float, float]:  # type: ignore[no-untyped-def]
+def _read_all(store: Store, topic: str) -> tuple[float, float]:
     """MB/s and microseconds per read of 32, hot, body CRCs checked; the second of two passes."""
     for _ in range(2):
         began, total, reads, offset = time.perf_counter(), 0, 0, 0
@@ -144,10 +142,8 @@ def _read_all(store, topic: str) -> tuple[float, float]:  # type: ignore[no-unty
     return total / wall / 1e6, wall / max(reads, 1) * 1e6
 
 
-def _recover(config) -> float:  # type: ignore[no-untyped-def]
+def _recover(config: StoreConfig) -> float:
     """Seconds of an opening that walks the whole log, CRCs checked, with queues compared and the index there."""
-    from rocketq.store import Store
-
     (config.root / "recovery.rocketq").unlink()
     began = time.perf_counter()
     store = Store.open(config)
@@ -228,8 +224,6 @@ def main() -> None:
     if given.smoke:
         print(json.dumps(asdict(run_round(400)), indent=2))
         return
-    import rocketq.kernel
-
     if not rocketq.kernel.compiled:
         sys.exit("the kernel is not compiled here (no C compiler was found at setup): there is nothing to compare")
     rounds: dict[str, list[Figures]] = {form: [] for form in FORMS}

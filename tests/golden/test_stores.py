@@ -90,11 +90,11 @@ def test_appending_goes_on_where_the_broker_stopped(golden: GoldenStore) -> None
     with Store.open(golden.config) as store:
         ends = {(queue.topic, queue.queue_id): queue.end_offset for queue in store.queues}
         log_end = store.log_end
-        for topic, queue_id in ends:
+        for (topic, queue_id), end in ends.items():
             properties = encode_properties({"KEYS": f"new-{topic}-{queue_id}", "TAGS": "New"})
             result = store.append(NewMessage(topic=topic, queue_id=queue_id, body=b"new", properties=properties))
             assert result.status is AppendStatus.OK
-            assert result.queue_offset == ends[topic, queue_id]
+            assert result.queue_offset == end
             assert result.log_offset >= log_end
     with Store.open(golden.config) as store:
         assert store.report.from_point
