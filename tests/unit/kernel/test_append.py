@@ -156,6 +156,7 @@ def test_queue_goes_on_in_its_next_file() -> None:
     size = log.appender.size
     assert [queue.unit(offset)[0] for offset in range(11)] == [size * n for n in range(11)]
     assert sorted(queue.files) == [0, 1, 2]
+    assert log.appender.records == 11
     assert queue.tail.log_end == 11 * size
 
 
@@ -243,6 +244,7 @@ def test_bytes_that_are_no_utf8_hash_as_replacement_characters(tag: bytes, text:
         (b"TAGS\x01A\x02TAGS\x01B\x02", 66),
         (b"TAG\x01A\x02XTAGS\x01A\x02TAGSX\x01A\x02tags\x01A\x02", 0),
         (b"TAGS\x02A\x01x\x02", 0),
+        (b"TAGS\x01A\x02TAGS\x02", 65),
         (b"TAGS\x01A||B\x02", java_text_hash("A||B")),
         (b"TAGS\x01A\x01B\x02", java_text_hash("A\x01B")),
         (b"\x02\x02TAGS\x01A\x02\x02", 65),

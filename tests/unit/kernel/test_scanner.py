@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import dataclass, field
+from struct import pack
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.index_units import IndexTail
-from rocketq.kernel.queue_units import SCHEDULE_TOPIC, QueueTail
+from rocketq.kernel.queue_units import SCHEDULE_TOPIC, QueueTail, put_unit_at
+from rocketq.kernel.reader import LogMap
 from rocketq.kernel.records import BAD_LENGTH, BAD_MAGIC, BLANK, END, MESSAGE
-from rocketq.kernel.scanner import Scanner
+from rocketq.kernel.scanner import Scanner, check_index_units
 
 from .kit import HOST_V6, Fields, MemoryLog, MemoryQueue, props
 
@@ -127,6 +129,153 @@ def test_dispatching_again_changes_nothing(messages: list[dict[str, object]]) ->
     assert len(dispatch.misfits) == len(queued)
 
 
+def test_units_that_are_there_already_are_taken_over() -> None:
+    """Goal: recovery walks the log over queue files that survived: equal units stay, empty ones are filled."""
+    log = written_log([{"topic": b"A", "queue_id": 0, "properties": props(TAGS="T")}] * 5)
+    queue = log.queue(b"A", 0)
+    before = files_of(queue)
+    put_unit_at(queue.file_of(2), 2, 0, 0, 0)
+    queue.tail.detach()
+    queue.tail.next_offset = queue.tail.log_end = 0
+    queue.tail.touched = False
+    dispatch = Dispatch()
+    dispatch.scanner.resolve = lambda topic, queue_id: queue.tail
+    dispatch.scan(log)
+    assert files_of(queue) == before
+    assert (queue.tail.next_offset, queue.tail.log_end) == (5, log.appender.end)
+    assert (dispatch.misfits, dispatch.scanner.touched) == ([], [queue.tail])
+
+
+def test_unit_that_says_something_else_is_for_the_owner_to_judge() -> None:
+    """Goal: the kernel overwrites no unit that another message may own."""
+    log = written_log([{"topic": b"A", "queue_id": 0}] * 2)
+    queue, size = log.queue(b"A", 0), log.appender.size
+    put_unit_at(queue.file_of(1), 1, 7, 7, 7)
+    before = files_of(queue)
+    queue.tail.next_offset = 0
+    dispatch = Dispatch()
+    dispatch.scanner.resolve = lambda topic, queue_id: queue.tail
+    dispatch.scan(log)
+    assert dispatch.misfits == [(1, size, size, 0)]
+    assert files_of(queue) == before
+
+
+def test_comparing_writes_nothing_and_tells_what_differs() -> None:
+    """Goal: a check of a closed store finds a wrong unit, counts the keys, and leaves both as they are."""
+    log = written_log([{"topic": b"A", "queue_id": 0, "properties": props(UNIQ_KEY="u", KEYS=" a  b ")}] * 3)
+    queue = log.queue(b"A", 0)
+    size = log.appender.size
+    put_unit_at(queue.file_of(1), 1, 7, 7, 7)
+    before = files_of(queue)
+    queue.tail.next_offset = 0
+    dispatch = Dispatch()
+    dispatch.scanner.resolve = lambda topic, queue_id: queue.tail
+    dispatch.scanner.compare_only = True
+    dispatch.scan(log)
+    assert dispatch.misfits[0] == (1, size, size, 0)
+    assert files_of(queue) == before
+    assert dispatch.scanner.keys == 9
+    assert dispatch.index_files[0].count == 1
+
+
+def test_first_record_with_keys_behind_a_boundary_is_told() -> None:
+    """Goal: gaps between index files are found while the log is walked."""
+    log = written_log(
+        [{"topic": b"A", "queue_id": 0, "properties": props(KEYS="k") if number % 2 else b""} for number in range(6)]
+    )
+    offsets = [log.queue(b"A", 0).unit(number)[0] for number in range(6)]
+    dispatch, crossed = Dispatch(), []
+
+    def cross(log_offset: int) -> None:
+        crossed.append(log_offset)
+        dispatch.scanner.boundary = (1 << 63) - 1
+
+    dispatch.scanner.cross, dispatch.scanner.boundary = cross, offsets[1]
+    dispatch.scan(log)
+    assert crossed == [offsets[3]]
+
+
+@pytest.mark.parametrize("torn", [b"A\x01x\x00", bytes(5), b"A\x01" + bytes(1_100) + b"x\x02"])
+def test_torn_properties_end_a_distrustful_walk(torn: bytes) -> None:
+    """Goal: no CRC covers properties; zeros where text should be are damage to recovery, not to a replica."""
+    data = Fields(body=b"body", properties=torn).encode()
+    log = MemoryLog()
+    log.segment.memory[: len(data)] = data
+    assert Dispatch().scan(log, 0, len(data)) == MESSAGE
+    wary = Dispatch()
+    wary.scanner.distrust = True
+    assert wary.scan(log, 0, len(data)) == BAD_LENGTH
+    whole = Fields(body=b"body", properties=props(A="x" * 1_200)).encode()
+    log.segment.memory[: len(whole)] = whole
+    assert wary.scan(log, 0, len(whole)) == MESSAGE
+
+
+# Index units against the records they point to
+
+
+def indexed_log() -> MemoryLog:
+    log = MemoryLog(slots=5, index_units=50)
+    for number in range(5):
+        properties = props(KEYS=f"k{number} all", UNIQ_KEY=f"u{number}")
+        log.append(properties=properties, store_ms=1_700_000_000_000 + number * 1_500)
+    return log
+
+
+def checked_units(log: MemoryLog, *, first: int = 1, log_start: int = 0, before_ms: int = -1) -> tuple[int, int]:
+    segments = LogMap(log.size)
+    segments.attach(log.segment)
+    return check_index_units(log.index_files[0], segments, first, log_start, before_ms)  # type: ignore[no-any-return]
+
+
+def test_sound_index_units_are_borne_out_by_their_records() -> None:
+    """Goal: every key and every time is found again in the log."""
+    log = indexed_log()
+    assert log.index_files[0].count == 16
+    assert checked_units(log) == (0, -1)
+    assert checked_units(log, first=16) == (0, -1)
+
+
+@pytest.mark.parametrize(
+    ("number", "at", "value"),
+    [
+        (1, 0, pack(">i", 5)),
+        (4, 0, pack(">i", 5)),
+        (4, 4, pack(">q", 1)),
+        (4, 12, pack(">i", 0)),
+        (7, 12, pack(">i", 2)),
+        (15, 12, pack(">i", 5)),
+    ],
+)
+def test_index_unit_that_its_record_denies_is_named(number: int, at: int, value: bytes) -> None:
+    """Goal: a wrong hash, place or time of any unit is found, and which it is."""
+    log = indexed_log()
+    start = 40 + 4 * 5 + 20 * number + at
+    log.index_files[0].file.memory[start : start + len(value)] = value
+    assert checked_units(log) == (number, -1)
+    assert checked_units(log, first=number + 1) == (0, -1)
+
+
+@pytest.mark.parametrize("at", [0, 8])
+def test_header_times_must_be_those_of_the_first_and_last_record(at: int) -> None:
+    """Goal: begin and end time of the file are checked with its first and last unit."""
+    log = indexed_log()
+    tail = log.index_files[0]
+    value = (tail.begin_ms if at == 0 else tail.end_ms) + 1
+    tail.file.memory[at : at + 8] = pack(">q", value)
+    tail.load_header()
+    assert checked_units(log) == ((1, -1) if at == 0 else (15, -1))
+
+
+def test_units_of_deleted_records_are_passed_and_missing_segments_asked_for() -> None:
+    """Goal: what lies before the log's start cannot be checked; what is not mapped is asked for."""
+    log = indexed_log()
+    segments = LogMap(log.size)
+    assert check_index_units(log.index_files[0], segments, 1, 0, -1) == (1, 0)
+    second = log.index_files[0].unit(4)[1]
+    assert check_index_units(log.index_files[0], segments, 1, second, -1) == (4, second)
+    assert check_index_units(log.index_files[0], segments, 1, log.appender.end, -1) == (0, -1)
+
+
 def test_scan_says_how_and_where_it_ended() -> None:
     """Goal: at zeros, at a blank, at damage, at its stop; the last good record's start and end with it."""
     log = MemoryLog(size=4096)
@@ -222,7 +371,7 @@ def test_record_with_a_negative_queue_offset_does_not_crash_the_walk() -> None:
     script = f"""
         from rocketq.kernel.buffers import MappedBuffer
         from rocketq.kernel.queue_units import QueueTail
-        from rocketq.kernel.scanner import Scanner
+        from rocketq.kernel.scanner import Scanner, check_index_units
 
         misfits = []
         tail = QueueTail(b"TopicTest", 0, None)

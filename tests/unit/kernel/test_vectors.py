@@ -30,6 +30,8 @@ HASHES = {
     "TopicTest#KEY0": -1656969517,
     "\u4e2d\u6587": 646394,
     "\U0001f600": 1772899,
+    "\uffff": 65535,
+    "\U00010000": 0xD800 * 31 + 0xDC00,
     "polygenelubricants": -2147483648,
 }
 
