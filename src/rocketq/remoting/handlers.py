@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from rocketq.protocol.bodies import Body
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.headers import HEADERS, Header
+from rocketq.protocol.headers import Header, decode_header
 from rocketq.remoting.connection import Connection
 from rocketq.remoting.dispatch import Answer, Dispatcher, Handler
 
@@ -79,13 +79,12 @@ class Handlers(Generic[_Ports]):
 
     def bind(self, dispatcher: Dispatcher, ports: _Ports) -> None:
         for code, handler in self._by_code.items():
-            dispatcher.register(code, _untyped(HEADERS.get(code), handler, ports))
+            dispatcher.register(code, _untyped(handler, ports))
 
 
-def _untyped(header: type[Header] | None, handler: TypedHandler[_Ports], ports: _Ports) -> Handler:
+def _untyped(handler: TypedHandler[_Ports], ports: _Ports) -> Handler:
     def handle(command: Command, connection: Connection) -> Answer:
-        decoded = header.decode(command.ext_fields) if header is not None else None
-        answer = handler(Request(decoded, command, connection), ports)
+        answer = handler(Request(decode_header(command), command, connection), ports)
         if answer is None:
             return None
         return answer.to_command(command) if isinstance(answer, Reply) else _later(command, answer)

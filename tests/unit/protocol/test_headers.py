@@ -13,7 +13,7 @@ from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import Language, PullFlag, TopicFilterType
-from rocketq.protocol.headers import HEADERS, I32, I64, BadFieldError, Header, header, wire
+from rocketq.protocol.headers import HEADERS, I32, I64, BadFieldError, Header, decode_header, header, wire
 from rocketq.protocol.headers.groups import DeleteGroupRequest
 from rocketq.protocol.headers.pull import PullRequest, PullResponse
 from rocketq.protocol.headers.send import SendRequest, decode_send, encode_send, uses_letters
@@ -148,3 +148,13 @@ def test_every_header_declares_names_once() -> None:
 def numbers_or_true(kind: type[Header], required: dict[str, str]) -> dict[str, Any]:
     truths = {item.metadata["names"][0] for item in fields(kind) if item.type == "bool"}  # type: ignore[arg-type]
     return {name: "true" if name in truths else text for name, text in required.items()}
+
+
+@pytest.mark.parametrize(
+    "code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE]
+)
+def test_a_request_is_read_by_its_code_alone(code: RequestCode) -> None:
+    sent = SendRequest(topic="T", queue_id=1, sys_flag=0, born_ms=5, flag=0)
+    assert decode_header(Command(code=code, ext_fields=encode_send(sent, code))) == sent
+    assert decode_header(Command(code=RequestCode.HEART_BEAT)) is None
+    assert decode_header(Command(code=29999)) is None

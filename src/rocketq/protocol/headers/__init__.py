@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.command import Command
 from rocketq.protocol.headers import (
     admin,
     groups,
@@ -21,7 +22,7 @@ from rocketq.protocol.headers import (
 )
 from rocketq.protocol.headers.wire import I32, I64, BadFieldError, Header, header, wire
 
-__all__ = ["HEADERS", "I32", "I64", "BadFieldError", "Header", "header", "wire"]
+__all__ = ["HEADERS", "I32", "I64", "BadFieldError", "Header", "decode_header", "header", "wire"]
 
 _FAMILIES = (admin, groups, membership, messages, nameserver, offsets, pop, pull, send, topics, transactions)
 
@@ -51,3 +52,11 @@ def _collect() -> dict[RequestCode, type[Header]]:
 
 
 HEADERS: Final = MappingProxyType(_collect())
+
+
+def decode_header(command: Command) -> Header | None:
+    """The typed ext fields of a request, None where its code has none; BadFieldError when one is missing or bad."""
+    found = HEADERS.get(command.code)  # type: ignore[call-overload]
+    if found is send.SendRequest:
+        return send.decode_send(command)
+    return None if found is None else found.decode(command.ext_fields)
