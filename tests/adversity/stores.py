@@ -284,7 +284,7 @@ def reopen_again_and_again(
             verify(store, known, lost)
         check_directory(config, known, lost)
         if number == 0:
-            (config.root / "recovery.rocketq").unlink()
+            (config.root / "recovery.rocketq").unlink(missing_ok=True)
             (config.root / "abort").touch()
     return said
 
