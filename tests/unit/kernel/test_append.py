@@ -263,6 +263,7 @@ def test_tag_is_found_in_any_wellformed_or_odd_properties(properties: bytes, cod
     [
         ("1", 1_700_000_001_000),
         ("3", 1_700_000_010_000),
+        ("10", 1_700_000_010_000),
         ("99", 1_700_000_010_000),
         ("0", 65),
         ("-1", 65),

@@ -43,6 +43,8 @@ def patched(at: int, replacement: bytes, data: bytes = GOOD) -> bytes:
     [
         (GOOD, MESSAGE),
         (GOOD + b"\xff" * 9, MESSAGE),
+        (Fields(topic=b"", log_offset=4096).encode(), MESSAGE),
+        (Fields(topic=b"", body=b"all that is in it", log_offset=4096).encode(), MESSAGE),
         (b"", END),
         (GOOD[:7], END),
         (bytes(200), END),

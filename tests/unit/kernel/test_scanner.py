@@ -175,6 +175,10 @@ def test_comparing_writes_nothing_and_tells_what_differs() -> None:
     assert dispatch.misfits[0] == (1, size, size, 0)
     assert files_of(queue) == before
     assert dispatch.scanner.keys == 9
+    unkeyed = Dispatch()
+    unkeyed.scanner.compare_only = True
+    unkeyed.scan(written_log([{"topic": b"A", "queue_id": 0, "properties": props(UNIQ_KEY="", KEYS=" ")}]))
+    assert unkeyed.scanner.keys == 0
     assert dispatch.index_files[0].count == 1
 
 
