@@ -18,7 +18,15 @@ log = logging.getLogger(__name__)
 
 _REMARK_CHARS_MAX = 1_000
 
-Answer = Command | None | Coroutine[Any, Any, Command | None]
+
+class Draft(Protocol):
+    """An answer that lacks what it takes over from its request."""
+
+    def to_command(self, request: Command) -> Command: ...
+
+
+LateAnswer = Coroutine[Any, Any, Command | Draft | None]
+Answer = Command | None | LateAnswer
 Handler = Callable[[Command, "Connection"], Answer]
 """Returns the answer, or a coroutine of it; None when it is given later by `connection.answer`, or never."""
 Guard = Callable[[Command, "Connection"], Command | None]
@@ -103,7 +111,7 @@ class Dispatcher:
             )
         return handler(request, connection)
 
-    def _start(self, request: Command, connection: Connection, answer: Coroutine[Any, Any, Command | None]) -> None:
+    def _start(self, request: Command, connection: Connection, answer: LateAnswer) -> None:
         if len(self._tasks) >= self._handlers_max:
             answer.close()
             remark = f"[OVERLOAD]system busy, {len(self._tasks)} requests are being handled"
@@ -114,9 +122,10 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _answer_later(request: Command, connection: Connection, answer: Coroutine[Any, Any, Command | None]) -> None:
+async def _answer_later(request: Command, connection: Connection, answer: LateAnswer) -> None:
     try:
-        response = await answer
+        given = await answer
+        response = given if given is None or isinstance(given, Command) else given.to_command(request)
     except Exception as error:  # the same boundary as in dispatch
         response = failure_answer(request, error)
     if response is not None:

@@ -85,13 +85,6 @@ class Handlers(Generic[_Ports]):
 def _untyped(handler: TypedHandler[_Ports], ports: _Ports) -> Handler:
     def handle(command: Command, connection: Connection) -> Answer:
         answer = handler(Request(decode_header(command), command, connection), ports)
-        if answer is None:
-            return None
-        return answer.to_command(command) if isinstance(answer, Reply) else _later(command, answer)
+        return answer.to_command(command) if isinstance(answer, Reply) else answer
 
     return handle
-
-
-async def _later(command: Command, answer: Coroutine[Any, Any, Reply | None]) -> Command | None:
-    reply = await answer
-    return None if reply is None else reply.to_command(command)
