@@ -1,1 +1,6 @@
 """The broker: takes, keeps and hands out messages. See docs/broker.md."""
+
+from rocketq.broker.app import Broker
+from rocketq.broker.config import BrokerConfig
+
+__all__ = ["Broker", "BrokerConfig"]

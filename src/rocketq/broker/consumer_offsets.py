@@ -67,3 +67,22 @@ class OffsetTable:
 
 def _key(topic: str, group: str) -> str:
     return f"{topic}{_SEPARATOR}{group}"
+
+
+class PullPositions:
+    """Where each group's last pull of a queue ended; in memory only, for tools that show what is under way."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[tuple[str, str, int], int] = {}
+
+    def put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._offsets[group, topic, queue_id] = offset
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self._offsets.get((group, topic, queue_id))
+
+    def forget_topic(self, topic: str) -> None:
+        self._offsets = {key: offset for key, offset in self._offsets.items() if key[1] != topic}
+
+    def forget_group(self, group: str) -> None:
+        self._offsets = {key: offset for key, offset in self._offsets.items() if key[0] != group}

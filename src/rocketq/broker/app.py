@@ -1,0 +1,215 @@
+"""A broker put together: its tables, its store, its handlers, two servers, and what it does by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from rocketq.broker import wiring
+from rocketq.broker.config import BrokerConfig
+from rocketq.broker.consumer_groups import ConsumerGroups
+from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
+from rocketq.broker.figures import Figures
+from rocketq.broker.free_port import VIP_STEP, pick_port
+from rocketq.broker.group_table import GroupTable
+from rocketq.broker.handlers import membership
+from rocketq.broker.long_polling import RECHECK_MS, LongPolling
+from rocketq.broker.producer_groups import ProducerGroups
+from rocketq.broker.queue_locks import QueueLocks
+from rocketq.broker.registration import Registrar
+from rocketq.broker.settings import Settings
+from rocketq.broker.state_keeper import StateKeeper
+from rocketq.broker.timers import Timers
+from rocketq.broker.topic_table import TopicTable, builtin_topics
+from rocketq.errors import UnreachableError
+from rocketq.model import Host
+from rocketq.protocol.bodies.queues import DataVersion, KeyValues
+from rocketq.protocol.names import AUTO_CREATE_TOPIC
+from rocketq.remoting import Connection, Dispatcher, Guard, Limits, Server, TlsConfig
+from rocketq.remoting.address import join_addr
+from rocketq.runtime.clock import Clock, SystemClock
+from rocketq.store import StateFiles, Store, StoreConfig
+
+log = logging.getLogger(__name__)
+
+FIGURES_MS: Final = 1_000
+HOUSEKEEPING_MS: Final = 10_000
+_START_TRIES: Final = 5
+
+
+def kept_settings_path(root: Path) -> Path:
+    """Where settings changed on request are kept when there is no config file."""
+    return root / "config" / "broker.properties"
+
+
+class Broker:
+    """Runs on the event loop it is started on."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: StoreConfig,
+        *,
+        settings_path: Path | None = None,
+        tls: TlsConfig | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config
+        self._store_config = store
+        self._settings_path = settings_path or kept_settings_path(store.root)
+        self._tls = tls
+        self._clock: Clock = clock or SystemClock()
+        self._timers = Timers()
+        self._parts: wiring.Parts | None = None
+        self._keeper: StateKeeper | None = None
+        self._servers: list[Server] = []
+        self.guards: list[Guard] = []
+        """Asked before every handler, at both ports; the place for access control."""
+
+    @property
+    def addr(self) -> str:
+        """What clients reach this broker by."""
+        return join_addr(self.config.ip, self.config.port)
+
+    @property
+    def parts(self) -> wiring.Parts:
+        """For tests and tools that look inside."""
+        assert self._parts is not None, "the broker is not started"
+        return self._parts
+
+    async def start(self) -> None:
+        """Recover, serve, register; `addr` tells where. Port 0 picks a free one with its neighbours."""
+        for left in reversed(range(_START_TRIES if self.config.port == 0 else 1)):
+            try:
+                await self._start_at(self.config.port or pick_port(self.config.host))
+                break
+            except UnreachableError:
+                if not left:
+                    raise
+        await self.parts.registrar.start()
+        self._start_timers()
+        log.info("broker %s serves at %s", self.config.name, self.addr)
+
+    async def stop(self, drain_ms: int = 3_000) -> None:
+        """Clients hear of it first from the NameServers; requests under way are finished and answered."""
+        if self._parts is None:
+            return
+        parts = self._parts
+        await self._timers.stop()
+        await parts.registrar.stop()
+        parts.polling.stop()
+        await asyncio.gather(*(server.stop(drain_ms) for server in self._servers))
+        assert self._keeper is not None
+        await self._keeper.save_offsets()
+        await asyncio.to_thread(parts.store.close)
+        self._parts = None
+        log.info("broker %s stopped", self.config.name)
+
+    # the start
+
+    async def _start_at(self, port: int) -> None:
+        config = replace(self.config, port=port)
+        store = await self._open_store(config)
+        try:
+            parts = self._assemble(config, store)
+            await self._serve(parts)
+        except BaseException:
+            for server in self._servers:
+                await server.stop(0)
+            await asyncio.to_thread(store.close)
+            raise
+        self.config, self._parts = config, parts
+
+    async def _open_store(self, config: BrokerConfig) -> Store:
+        """On another thread: recovery may take a while."""
+        store_config = replace(self._store_config, store_host=Host.of(config.ip, config.port))
+        return await asyncio.to_thread(Store.open, store_config, clock=self._clock)
+
+    def _assemble(self, config: BrokerConfig, store: Store) -> wiring.Parts:
+        clock, now_ms = self._clock, self._clock.now_ms()
+        settings = Settings(config, store.config, self._settings_path, version=DataVersion().next(now_ms))
+        topics = TopicTable(builtin_topics(config.topic_rules(len(store.config.delays_ms))))
+        registrar = Registrar(settings, topics, on_orders=self._take_orders)
+        parts = wiring.Parts(
+            settings=settings,
+            topics=topics,
+            groups=GroupTable(),
+            consumers=ConsumerGroups(),
+            producers=ProducerGroups(),
+            offsets=OffsetTable(),
+            positions=PullPositions(),
+            locks=QueueLocks(config.lock_life_ms),
+            figures=Figures(config.cluster, now_ms),
+            files=StateFiles(store.config.root, store.disk),
+            store=store,
+            clock=clock,
+            polling=LongPolling(
+                clock, lambda queue: store.max_offset(*queue), held_max=lambda: settings.config.held_pulls_max
+            ),
+            registrar=registrar,
+        )
+        self._keeper = StateKeeper(parts.files, topics, parts.groups, parts.offsets)
+        self._keeper.load()
+        parts.files.delay_offsets.load()
+        store.add_listener(parts.polling.on_queue_grown)
+        topics.listeners.append(lambda table: registrar.announce())
+        settings.listeners.append(self._settings_changed)
+        return parts
+
+    async def _serve(self, parts: wiring.Parts) -> None:
+        config = parts.settings.config
+        limits = Limits(idle_ms=config.idle_seconds * 1000)
+        main, vip = (Dispatcher(handlers_max=config.sends_waiting_max) for _ in range(2))
+        wiring.bind_pulls(parts, main)
+        self._servers = []
+        for dispatcher, port in ((main, config.port), (vip, config.port + VIP_STEP)):
+            wiring.bind_all_but_pulls(parts, dispatcher)
+            dispatcher.guards = self.guards
+            server = Server(dispatcher, limits=limits, tls=self._tls)
+            server.add_close_callback(self._disconnected)
+            await server.start(config.host, port)
+            self._servers.append(server)
+
+    def _start_timers(self) -> None:
+        parts, keeper = self.parts, self._keeper
+        assert keeper is not None
+        self._timers.every(FIGURES_MS, self._tick)
+        self._timers.every(RECHECK_MS, parts.polling.recheck)
+        self._timers.every(HOUSEKEEPING_MS, self.keep_house)
+        self._timers.every(self.config.offset_save_interval_ms, keeper.save_offsets)
+
+    # what it does by itself
+
+    def keep_house(self) -> None:
+        """Part with clients that fell silent and with locks nobody renewed."""
+        membership.expire(wiring.membership_ports(self.parts))
+        self.parts.locks.expire(self._clock.monotonic_ms())
+
+    def _tick(self) -> None:
+        now_ms = self._clock.now_ms()
+        self.parts.figures.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal())
+
+    def _disconnected(self, connection: Connection) -> None:
+        if self._parts is not None:
+            self._parts.polling.forget(connection)
+            membership.disconnected(connection, wiring.membership_ports(self._parts))
+
+    def _take_orders(self, orders: KeyValues) -> None:
+        if self._parts is not None:
+            self._parts.topics.set_orders(orders.table, now_ms=self._clock.now_ms())
+
+    def _settings_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
+        parts = self.parts
+        self.config = after
+        if after.auto_create_topics and AUTO_CREATE_TOPIC not in parts.topics:
+            rules = after.topic_rules(len(parts.store.config.delays_ms))
+            template = [topic for topic in builtin_topics(rules) if topic.topic == AUTO_CREATE_TOPIC]
+            parts.topics.put(*template, now_ms=self._clock.now_ms())
+        if before.perm != after.perm:
+            parts.topics.touch(self._clock.now_ms())
+        if before.name_servers != after.name_servers:
+            parts.registrar.announce()

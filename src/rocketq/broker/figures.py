@@ -1,0 +1,44 @@
+"""Everything a broker counts, behind the few words its handlers use."""
+
+from __future__ import annotations
+
+from rocketq.broker.meters import SAMPLE_MS, Meters, Statistic, group_key
+from rocketq.broker.traffic import Traffic
+
+
+class Figures:
+    def __init__(self, cluster: str, now_ms: int) -> None:
+        self._cluster = cluster
+        self.meters = Meters(now_ms)
+        self.traffic = Traffic(now_ms)
+        self._day: int | None = None
+        self._sampled_ms = now_ms
+
+    def tick(self, now_ms: int, day: int) -> None:
+        """Called every second; `day` is a number that changes at midnight."""
+        self.traffic.sample(now_ms)
+        if self._day not in (None, day):
+            self.traffic.begin_day()
+        self._day = day
+        if now_ms - self._sampled_ms >= SAMPLE_MS:
+            self._sampled_ms = now_ms
+            self.meters.sample(now_ms)
+
+    def stored(self, topic: str, count: int, size_bytes: int, took_ms: int) -> None:
+        self.traffic.put(count, size_bytes, took_ms)
+        self.meters.add(Statistic.TOPIC_PUT_COUNT, topic, count)
+        self.meters.add(Statistic.TOPIC_PUT_BYTES, topic, size_bytes)
+        self.meters.add(Statistic.BROKER_PUT_COUNT, self._cluster, count)
+
+    def pulled(self, topic: str, group: str, count: int, size_bytes: int, took_ms: int) -> None:
+        self.traffic.got(count, took_ms)
+        if count:
+            self.meters.add(Statistic.GROUP_GET_COUNT, group_key(topic, group), count)
+            self.meters.add(Statistic.GROUP_GET_BYTES, group_key(topic, group), size_bytes)
+            self.meters.add(Statistic.BROKER_GET_COUNT, self._cluster, count)
+
+    def get_tps(self, topic: str, group: str) -> float:
+        return self.meters.tps(Statistic.GROUP_GET_COUNT, group_key(topic, group))
+
+    def put_tps(self, topic: str) -> float:
+        return self.meters.tps(Statistic.TOPIC_PUT_COUNT, topic)

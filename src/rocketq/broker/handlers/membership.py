@@ -1,0 +1,171 @@
+"""Clients that say who they are, leave, or ask who else is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketq.broker.consumer_groups import ConsumerGroups
+from rocketq.broker.group_table import GroupTable
+from rocketq.broker.members import Member
+from rocketq.broker.producer_groups import ProducerGroups
+from rocketq.broker.pushes import Client, tell_members_changed
+from rocketq.broker.settings import Settings
+from rocketq.broker.tag_filter import BadExpressionError, is_tag_filter, parse_tags
+from rocketq.broker.topic_table import TopicTable
+from rocketq.protocol.bodies import connections as bodies
+from rocketq.protocol.bodies.heartbeat import CheckClient, ConsumerData, Heartbeat
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import TopicSysFlag
+from rocketq.protocol.headers import membership as headers
+from rocketq.protocol.names import retry_topic, topic_fault
+from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.runtime.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipPorts:
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerGroups[Connection]
+    producers: ProducerGroups[Connection]
+    clock: Clock
+
+
+handlers: Handlers[MembershipPorts] = Handlers()
+
+
+@handlers.on(RequestCode.HEART_BEAT)
+def heartbeat(request: Request[None], ports: MembershipPorts) -> Reply:
+    beat = Heartbeat.decode(request.body)
+    connection = request.connection
+    connection.client_id = beat.client_id
+    member = Member(connection, beat.client_id, request.command.language, request.version, ports.clock.monotonic_ms())
+    for producer in beat.producers:
+        ports.producers.put(producer.group, member)
+    for consumer in beat.consumers:
+        _take_consumer(consumer, member, ports)
+    return Reply()
+
+
+def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -> None:
+    config, now_ms = ports.settings.config, ports.clock.now_ms()
+    group = ports.groups.find(data.group, auto_create=config.auto_create_groups, now_ms=now_ms)
+    retry = retry_topic(data.group)
+    if group is not None and retry not in ports.topics and topic_fault(retry) is None:
+        sys_flag = int(TopicSysFlag.UNIT_SUB) if data.unit_mode else 0
+        ports.topics.create_exactly(retry, group.retry_queue_count, now_ms=now_ms, sys_flag=sys_flag)
+    changed = ports.consumers.heartbeat(data, member)
+    if changed and config.notify_changes and (group is None or group.notify_changes):
+        tell_members_changed(ports.consumers.members(data.group), data.group)
+
+
+@handlers.on(RequestCode.UNREGISTER_CLIENT)
+def unregister(request: Request[headers.UnregisterClientRequest], ports: MembershipPorts) -> Reply:
+    header = request.header
+    if header.producer_group:
+        ports.producers.remove(header.producer_group, request.connection)
+    group = header.consumer_group
+    if group and ports.consumers.leave(group, request.connection) and _may_notify(group, ports):
+        tell_members_changed(ports.consumers.members(group), group)
+    return Reply()
+
+
+def _may_notify(group: str, ports: MembershipPorts) -> bool:
+    config = ports.groups.get(group)
+    return ports.settings.config.notify_changes and (config is None or config.notify_changes)
+
+
+def disconnected(connection: Connection, ports: MembershipPorts) -> None:
+    """A connection is gone: those who stay are told, whatever their group's settings."""
+    ports.producers.disconnect(connection)
+    for group in ports.consumers.disconnect(connection):
+        tell_members_changed(ports.consumers.members(group), group)
+
+
+def expire(ports: MembershipPorts) -> None:
+    """Close connections of clients that fell silent, and tell those who stay."""
+    heard_before_ms = ports.clock.monotonic_ms() - ports.settings.config.client_life_ms
+    producers, consumers = ports.producers.expire(heard_before_ms), ports.consumers.expire(heard_before_ms)
+    for connection in producers.links | consumers.links:
+        connection.close("its client was not heard of in time")
+    for group in consumers.groups:
+        tell_members_changed(ports.consumers.members(group), group)
+
+
+@handlers.on(RequestCode.CHECK_CLIENT_CONFIG)
+def check_client(request: Request[None], ports: MembershipPorts) -> Reply:
+    subscription = CheckClient.decode(request.body).subscription
+    if not is_tag_filter(subscription.expression_type):
+        remark = f"this broker does not filter by {subscription.expression_type}"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    try:
+        parse_tags(subscription.expression)
+    except BadExpressionError as error:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+def consumer_list(request: Request[headers.ConsumerListRequest], ports: MembershipPorts) -> Reply:
+    members = ports.consumers.members(request.header.group)
+    if not members:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nobody of consumer group {request.header.group} is connected")
+    return Reply(body=bodies.ConsumerList(client_ids=tuple(member.client_id for member in members)))
+
+
+@handlers.on(RequestCode.GET_CONSUMER_CONNECTION_LIST)
+def consumer_connections(request: Request[headers.ConsumerConnectionRequest], ports: MembershipPorts) -> Reply:
+    name = request.header.group
+    group = ports.consumers.get(name)
+    if group is None:
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody of consumer group {name} is connected")
+    return Reply(
+        body=bodies.ConsumerConnections(
+            connections=_connections(ports.consumers.members(name)),
+            consume_type=group.consume_type,
+            model=group.model,
+            from_where=group.from_where,
+            subscriptions=dict(group.subscriptions),
+        )
+    )
+
+
+@handlers.on(RequestCode.GET_PRODUCER_CONNECTION_LIST)
+def producer_connections(request: Request[headers.ProducerConnectionRequest], ports: MembershipPorts) -> Reply:
+    members = ports.producers.members(request.header.group)
+    if not members:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nobody of producer group {request.header.group} is connected")
+    return Reply(body=bodies.ProducerConnections(connections=_connections(members)))
+
+
+@handlers.on(RequestCode.GET_ALL_PRODUCER_INFO)
+def all_producers(request: Request[None], ports: MembershipPorts) -> Reply:
+    offset_ms = ports.clock.now_ms() - ports.clock.monotonic_ms()
+    groups = {
+        group: tuple(_producer(member, offset_ms) for member in ports.producers.members(group))
+        for group in ports.producers
+    }
+    return Reply(body=bodies.ProducerTable(groups=groups))
+
+
+def _producer(member: Client, offset_ms: int) -> bodies.Producer:
+    return bodies.Producer(
+        client_id=member.client_id,
+        remote_addr=f"/{member.link.peer_addr}",
+        language=member.language.name,
+        version=member.version,
+        updated_ms=member.updated_ms + offset_ms,
+    )
+
+
+def _connections(members: list[Client]) -> tuple[bodies.Connection, ...]:
+    return tuple(
+        bodies.Connection(
+            client_id=member.client_id,
+            addr=member.link.peer_addr,
+            language=member.language.name,
+            version=member.version,
+        )
+        for member in members
+    )

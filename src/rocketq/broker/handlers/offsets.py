@@ -1,0 +1,80 @@
+"""Offsets: what groups have committed, and where queues begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketq.broker.consumer_offsets import OffsetTable
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.headers import offsets as headers
+from rocketq.protocol.versions import V5_0_0
+from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.store import ReadStatus, Store
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPorts:
+    offsets: OffsetTable
+    store: Store
+
+
+handlers: Handlers[OffsetPorts] = Handlers()
+
+
+@handlers.on(RequestCode.QUERY_CONSUMER_OFFSET)
+def query(request: Request[headers.QueryOffsetRequest], ports: OffsetPorts) -> Reply:
+    """What was committed; 0 for a group that is new while the queue's first message is still at hand."""
+    header = request.header
+    offset = ports.offsets.get(header.group, header.topic, header.queue_id)
+    if offset is None and header.zero_if_none is not False and _starts_at_zero(request, ports.store):
+        offset = 0
+    if offset is None:
+        remark = f"group {header.group} has committed nothing for queue {header.queue_id} of {header.topic}"
+        raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+    return Reply(header=headers.OffsetResponse(queue_offset=offset))
+
+
+def _starts_at_zero(request: Request[headers.QueryOffsetRequest], store: Store) -> bool:
+    """An empty queue counts for 4.x clients, which take any failure for "none"; newer ones ask for the difference."""
+    header = request.header
+    if store.min_offset(header.topic, header.queue_id) > 0:
+        return False
+    found = store.read(header.topic, header.queue_id, 0, count_max=1)
+    if found.status in (ReadStatus.NO_MATCHED_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
+        return request.version < V5_0_0
+    return not found.suggest_slave
+
+
+@handlers.on(RequestCode.UPDATE_CONSUMER_OFFSET)
+def update(request: Request[headers.UpdateOffsetRequest], ports: OffsetPorts) -> Reply:
+    header = request.header
+    ports.offsets.commit(header.group, header.topic, header.queue_id, header.commit_offset)
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_MAX_OFFSET)
+def max_offset(request: Request[headers.MaxOffsetRequest], ports: OffsetPorts) -> Reply:
+    offset = ports.store.max_offset(request.header.topic, request.header.queue_id)
+    return Reply(header=headers.OffsetResponse(queue_offset=offset))
+
+
+@handlers.on(RequestCode.GET_MIN_OFFSET)
+def min_offset(request: Request[headers.MinOffsetRequest], ports: OffsetPorts) -> Reply:
+    offset = ports.store.min_offset(request.header.topic, request.header.queue_id)
+    return Reply(header=headers.OffsetResponse(queue_offset=max(0, offset)))
+
+
+@handlers.on(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
+def search(request: Request[headers.SearchOffsetRequest], ports: OffsetPorts) -> Reply:
+    header = request.header
+    upper = (header.boundary or "").upper() == "UPPER"
+    offset = ports.store.offset_by_time(header.topic, header.queue_id, header.timestamp_ms, upper=upper)
+    return Reply(header=headers.OffsetResponse(queue_offset=offset))
+
+
+@handlers.on(RequestCode.GET_EARLIEST_MSG_STORETIME)
+def earliest(request: Request[headers.EarliestTimeRequest], ports: OffsetPorts) -> Reply:
+    header, store = request.header, ports.store
+    first = store.min_offset(header.topic, header.queue_id)
+    time_ms = store.store_ms_of(header.topic, header.queue_id, first) if first >= 0 else -1
+    return Reply(header=headers.EarliestTimeResponse(timestamp_ms=time_ms))

@@ -1,0 +1,77 @@
+"""A broker's settings, figures and upkeep, on request of operators."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from rocketq.broker.consumer_offsets import OffsetTable
+from rocketq.broker.runtime_info import RuntimeInfo
+from rocketq.broker.settings import Settings
+from rocketq.errors import ConfigError
+from rocketq.protocol.bodies.offsets import DelayOffsets
+from rocketq.protocol.bodies.queues import KeyValues
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.config_text import decode_config
+from rocketq.protocol.headers.admin import BrokerConfigResponse
+from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.runtime.clock import Clock
+from rocketq.store import StateFile, Store
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPorts:
+    settings: Settings
+    runtime: RuntimeInfo
+    offsets: OffsetTable
+    delay_offsets: StateFile[DelayOffsets]
+    store: Store
+    clock: Clock
+
+
+handlers: Handlers[OperationPorts] = Handlers()
+
+
+@handlers.on(RequestCode.UPDATE_BROKER_CONFIG)
+def update_config(request: Request[None], ports: OperationPorts) -> Reply:
+    changes = decode_config(request.body)
+    if not changes:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "no settings were sent")
+    try:
+        ports.settings.update(changes, ports.clock.now_ms())
+    except ConfigError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_BROKER_CONFIG)
+def get_config(request: Request[None], ports: OperationPorts) -> Reply:
+    version = ports.settings.data_version.encode().decode()
+    return Reply(header=BrokerConfigResponse(data_version=version), body=ports.settings.text().encode())
+
+
+@handlers.on(RequestCode.GET_BROKER_RUNTIME_INFO)
+def runtime_info(request: Request[None], ports: OperationPorts) -> Reply:
+    return Reply(body=KeyValues(table=ports.runtime.table()))
+
+
+@handlers.on(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+def clean_queues(request: Request[None], ports: OperationPorts) -> Reply:
+    """Queue files go with the log files they point to; there is nothing left to do."""
+    return Reply()
+
+
+@handlers.on(RequestCode.DELETE_EXPIRED_COMMITLOG)
+async def clean_log(request: Request[None], ports: OperationPorts) -> Reply:
+    await asyncio.to_thread(ports.store.clean)
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_ALL_CONSUMER_OFFSET)
+def all_offsets(request: Request[None], ports: OperationPorts) -> Reply:
+    return Reply(body=ports.offsets.snapshot())
+
+
+@handlers.on(RequestCode.GET_ALL_DELAY_OFFSET)
+def all_delay_offsets(request: Request[None], ports: OperationPorts) -> Reply:
+    return Reply(body=ports.delay_offsets.load())

@@ -1,0 +1,250 @@
+"""Pulls: checks, reading, and waiting for messages that are not there yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rocketq.broker.consumer_groups import ConsumerGroups
+from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
+from rocketq.broker.figures import Figures
+from rocketq.broker.group_table import GroupTable
+from rocketq.broker.held_pulls import HeldPull
+from rocketq.broker.long_polling import LongPolling
+from rocketq.broker.settings import Settings
+from rocketq.broker.tag_filter import BadExpressionError, is_tag_filter, subscription_of, tag_codes
+from rocketq.broker.topic_table import TopicTable
+from rocketq.model import NewMessage
+from rocketq.protocol.bodies.groups import GroupConfig
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.offsets import OffsetMoved
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.topics import TopicConfig
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import MessageModel, Perm, PullFlag
+from rocketq.protocol.headers.pull import PullRequest, PullResponse
+from rocketq.protocol.names import OFFSET_MOVED_TOPIC, Property
+from rocketq.protocol.properties import encode_properties
+from rocketq.protocol.versions import V5_0_0
+from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting.dispatch import failure_answer
+from rocketq.runtime.clock import Clock
+from rocketq.store import ReadResult, ReadStatus, Store
+
+HeldRequest = HeldPull[Request[PullRequest]]
+
+
+@dataclass(frozen=True, slots=True)
+class PullPorts:
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerGroups[Connection]
+    offsets: OffsetTable
+    positions: PullPositions
+    store: Store
+    figures: Figures
+    clock: Clock
+    polling: LongPolling[Request[PullRequest]]
+
+
+@dataclass(frozen=True, slots=True)
+class PullPlan:
+    """An admitted pull."""
+
+    group: GroupConfig
+    topic: TopicConfig
+    tag_codes: frozenset[int] | None
+
+
+handlers: Handlers[PullPorts] = Handlers()
+
+_CODES: Final = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST = range(1, 5)
+
+
+@handlers.on(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+def pull(request: Request[PullRequest], ports: PullPorts) -> Reply | None:
+    header = request.header
+    plan = _admit(request, ports)
+    found = _read(header, plan, header.queue_offset, ports)
+    if header.flags & PullFlag.COMMIT_OFFSET:
+        ports.offsets.commit(header.group, header.topic, header.queue_id, header.commit_offset)
+    if _code(found, header.queue_offset) == ResponseCode.PULL_NOT_FOUND and header.flags & PullFlag.HOLD:
+        if ports.polling.hold(_held(request, ports)):
+            return None
+        raise Refusal(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]system busy, {len(ports.polling)} pulls are held")
+    return _reply(request, plan, found, ports)
+
+
+def _held(request: Request[PullRequest], ports: PullPorts) -> HeldRequest:
+    header, config = request.header, ports.settings.config
+    hold_ms = max(0, header.hold_ms) if config.long_polling else config.short_polling_ms
+    deadline_ms = ports.clock.monotonic_ms() + hold_ms
+    return HeldPull((header.topic, header.queue_id), header.queue_offset, deadline_ms, request.connection, request)
+
+
+def serve_held(held: HeldRequest, last: bool, ports: PullPorts) -> bool:
+    """Answer a pull that was held; False when it goes on waiting because nothing it wants has come."""
+    request = held.payload
+    try:
+        plan = _admit(request, ports)
+        found = _read(request.header, plan, held.seen_to, ports)
+        if not last and found.status is not ReadStatus.FOUND and _may_wait(found, held.seen_to):
+            held.seen_to = max(held.seen_to, found.next_offset)
+            return False
+        if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and held.seen_to > held.began_at:
+            found = replace(found, status=ReadStatus.NO_MATCHED_MESSAGE)  # what it has passed was not for it
+        response = _reply(request, plan, found, ports).to_command(request.command)
+    except Exception as error:  # the boundary: a held pull's failure is an answer like any other
+        response = failure_answer(request.command, error)
+    request.connection.answer(request.command, response)
+    return True
+
+
+def _may_wait(found: ReadResult, queue_offset: int) -> bool:
+    return found.status is ReadStatus.NO_MATCHED_MESSAGE or _code(found, queue_offset) == ResponseCode.PULL_NOT_FOUND
+
+
+# checks
+
+
+def _admit(request: Request[PullRequest], ports: PullPorts) -> PullPlan:
+    header, config = request.header, ports.settings.config
+    if not config.perm & Perm.READ:
+        raise _forbidden(_FORBIDDEN_BROKER, f"broker {config.name} hands out no messages at present")
+    group = ports.groups.find(header.group, auto_create=config.auto_create_groups, now_ms=ports.clock.now_ms())
+    if group is None:
+        remark = f"consumer group {header.group} does not exist"
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    if not group.consume_enable:
+        raise _forbidden(_FORBIDDEN_GROUP, f"consumer group {header.group} may not consume")
+    topic = _find_topic(header, ports)
+    subscription = _find_subscription(header, group, ports)
+    return PullPlan(group, topic, tag_codes(subscription))
+
+
+def _find_topic(header: PullRequest, ports: PullPorts) -> TopicConfig:
+    topic = ports.topics.get(header.topic)
+    if topic is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist")
+    if not topic.perm & Perm.READ:
+        raise _forbidden(_FORBIDDEN_TOPIC, f"topic {header.topic} may not be read")
+    if not 0 <= header.queue_id < topic.read_queue_count:
+        remark = f"queue {header.queue_id} is outside topic {topic.topic}, which has {topic.read_queue_count} to read"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return topic
+
+
+def _find_subscription(header: PullRequest, group: GroupConfig, ports: PullPorts) -> Subscription:
+    """The request's own, or what the group's members said in their heartbeats."""
+    if not header.flags & PullFlag.SUBSCRIPTION:
+        return _known_subscription(header, group, ports)
+    _require_tags(header.expression_type)
+    try:
+        return subscription_of(header.topic, header.subscription, header.subscription_version)
+    except BadExpressionError as error:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+
+
+def _known_subscription(header: PullRequest, group: GroupConfig, ports: PullPorts) -> Subscription:
+    members = ports.consumers.get(header.group)
+    if members is None:
+        remark = f"no member of consumer group {header.group} is known here yet"
+        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if members.model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
+        raise _forbidden(_FORBIDDEN_BROADCAST, f"consumer group {header.group} may not consume as broadcast")
+    subscription = members.subscriptions.get(header.topic)
+    if subscription is None:
+        remark = f"consumer group {header.group} does not subscribe to {header.topic}"
+        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if subscription.version < header.subscription_version:
+        remark = f"the broker knows an older subscription of {header.group} to {header.topic}"
+        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+    _require_tags(subscription.expression_type)
+    return subscription
+
+
+def _require_tags(expression_type: str | None) -> None:
+    if not is_tag_filter(expression_type):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {expression_type}")
+
+
+def _forbidden(kind: int, remark: str) -> Refusal:
+    return Refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(kind)})
+
+
+# reading
+
+
+def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPorts) -> ReadResult:
+    config, began_ms = ports.settings.config, ports.clock.monotonic_ms()
+    count_max, bytes_max = max(1, header.count_max), None
+    if header.bytes_max is not None and header.bytes_max > 0:
+        count_max, bytes_max = min(count_max, config.pull_count_max), min(header.bytes_max, config.pull_bytes_max)
+    found = ports.store.read(
+        header.topic,
+        header.queue_id,
+        queue_offset,
+        count_max=count_max,
+        bytes_max=bytes_max,
+        tag_codes=plan.tag_codes,
+    )
+    took_ms = ports.clock.monotonic_ms() - began_ms
+    ports.figures.pulled(header.topic, header.group, found.count, len(found.records), took_ms)
+    return found
+
+
+def _code(found: ReadResult, queue_offset: int) -> ResponseCode:
+    if found.status in (ReadStatus.NO_MATCHED_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
+        return ResponseCode.PULL_NOT_FOUND if queue_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+    return _CODES[found.status]
+
+
+def _reply(request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts) -> Reply:
+    header, code = request.header, _code(found, request.header.queue_offset)
+    ports.positions.put(header.group, header.topic, header.queue_id, found.next_offset)
+    if code == ResponseCode.PULL_OFFSET_MOVED:
+        _tell_offset_moved(header, found, ports)
+    newer = request.version >= V5_0_0
+    answer = PullResponse(
+        suggested_broker_id=_suggest_broker(plan.group, found, ports),
+        next_offset=found.next_offset,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+        topic_sys_flag=plan.topic.topic_sys_flag if newer else None,
+        group_sys_flag=(plan.group.group_sys_flag or 0) if newer else None,
+    )
+    return Reply(code, found.status.value, header=answer, body=found.records)
+
+
+def _suggest_broker(group: GroupConfig, found: ReadResult, ports: PullPorts) -> int:
+    if not ports.settings.config.slave_read:
+        return 0
+    return group.slow_consumer_broker_id if found.suggest_slave else group.broker_id
+
+
+def _tell_offset_moved(header: PullRequest, found: ReadResult, ports: PullPorts) -> None:
+    """Operators find in a topic of its own which groups had to jump."""
+    queue = MessageQueue(topic=header.topic, broker_name=ports.settings.config.name, queue_id=header.queue_id)
+    moved = OffsetMoved(
+        group=header.group, queue=queue, requested_offset=header.queue_offset, new_offset=found.next_offset
+    )
+    properties = encode_properties({Property.KEYS: header.group, Property.TAGS: header.group})
+    message = NewMessage(
+        topic=OFFSET_MOVED_TOPIC,
+        queue_id=0,
+        body=moved.encode(),
+        properties=properties,
+        born_ms=ports.clock.now_ms(),
+        born_host=ports.store.config.store_host,
+    )
+    ports.store.append(message, wait=False)

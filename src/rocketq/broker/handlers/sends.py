@@ -1,0 +1,279 @@
+"""Sends: every check, in order, and what becomes of the message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rocketq.broker.figures import Figures
+from rocketq.broker.group_table import GroupTable
+from rocketq.broker.settings import Settings
+from rocketq.broker.topic_table import TopicTable
+from rocketq.model import Host, NewMessage, SysFlag
+from rocketq.protocol.bodies.topics import TopicConfig
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import Perm, TopicFilterType, TopicSysFlag
+from rocketq.protocol.headers.messages import SendBackRequest
+from rocketq.protocol.headers.send import SendRequest, SendResponse
+from rocketq.protocol.messages import decode_batch
+from rocketq.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, Property, dlq_topic, topic_fault
+from rocketq.protocol.properties import decode_properties, encode_properties
+from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
+from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting.handlers import TypedAnswer
+from rocketq.runtime.clock import Clock
+from rocketq.store import AppendResult, AppendStatus, FlushType, Store
+
+
+@dataclass(frozen=True, slots=True)
+class SendPorts:
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    store: Store
+    figures: Figures
+    clock: Clock
+    pick: Callable[[int], int]
+    """A number below the given one, by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendPlan:
+    """An admitted message."""
+
+    message: NewMessage
+    is_batch: bool
+    waits: bool
+    transaction_id: str | None
+
+
+handlers: Handlers[SendPorts] = Handlers()
+
+_CODES: Final = {
+    AppendStatus.OK: ResponseCode.SUCCESS,
+    AppendStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    AppendStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    AppendStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    AppendStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    AppendStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    AppendStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    AppendStatus.PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+}
+_TIMERS: Final = (Property.TIMER_DELAY_SECONDS, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
+_NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *_TIMERS)
+_HOST_BITS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
+
+
+@handlers.on(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+def send(request: Request[SendRequest], ports: SendPorts) -> TypedAnswer:
+    plan = _admit(request, ports)
+    if plan.waits and ports.store.config.flush_type is FlushType.SYNC_FLUSH:
+        return _append_durably(plan, ports, ports.clock.monotonic_ms())
+    return _reply(plan, _append(plan, ports), ports)
+
+
+@handlers.on(RequestCode.CONSUMER_SEND_MSG_BACK)
+def send_back(request: Request[SendBackRequest], ports: SendPorts) -> Reply:
+    raise Refusal(ResponseCode.SYSTEM_ERROR, "redelivery is not there yet: consume the message again locally")
+
+
+# checks
+
+
+def _admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
+    header, config = request.header, ports.settings.config
+    if ports.clock.now_ms() < config.accept_sends_from_ms:
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, f"sends are accepted from {config.accept_sends_from_ms} on")
+    topic = _find_topic(header, ports)
+    queue_id = _choose_queue(header, topic, ports)
+    is_batch = header.batch or request.command.code == RequestCode.SEND_BATCH_MESSAGE
+    properties = decode_properties(header.properties.encode("utf-8", "replace"))
+    waits = properties.get(Property.WAIT, "true").lower() == "true"
+    if is_batch:
+        _refuse_in_batch(request.body, ports)
+    else:
+        _refuse_undeliverable(header, properties, ports)
+        properties.pop(Property.WAIT, None)
+        topic, queue_id = _redirect_exhausted(request, topic, queue_id, ports)
+    properties[Property.CLUSTER] = config.cluster
+    multi_tags = SysFlag.MULTI_TAGS if topic.filter_type is TopicFilterType.MULTI_TAG else 0
+    message = NewMessage(
+        topic=topic.topic,
+        queue_id=queue_id,
+        body=request.body,
+        properties=encode_properties(properties).removesuffix(b"\x02"),
+        flag=header.flag,
+        sys_flag=(header.sys_flag & ~_HOST_BITS) | multi_tags,
+        born_ms=header.born_ms,
+        born_host=Host.of(request.connection.peer_host, request.connection.peer_port),
+        reconsume_times=header.reconsume_times,
+    )
+    newer = request.version >= V5_0_0 and not is_batch
+    return SendPlan(message, is_batch, waits, properties.get(Property.UNIQUE_KEY) if newer else None)
+
+
+def _find_topic(header: SendRequest, ports: SendPorts) -> TopicConfig:
+    """The topic, made when it may come to be by a send."""
+    config, topic = ports.settings.config, ports.topics.get(header.topic)
+    if not config.perm & Perm.WRITE and topic is not None and topic.order:
+        raise _refusal(ports, ResponseCode.NO_PERMISSION, f"broker {config.name} takes no messages at present")
+    if topic is None and (fault := topic_fault(header.topic)) is not None:
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, fault)
+    if header.topic == SCHEDULE_TOPIC:
+        raise _refusal(ports, ResponseCode.NO_PERMISSION, f"nobody may send to {header.topic}")
+    if topic is None:
+        topic = ports.topics.create_for_send(
+            header.topic,
+            template=header.default_topic,
+            queue_count=header.default_queue_count,
+            sys_flag=_sys_flag(header),
+            auto_create=config.auto_create_topics,
+            now_ms=ports.clock.now_ms(),
+        )
+    if topic is None:
+        raise _refusal(ports, ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist, create it first")
+    return topic
+
+
+def _sys_flag(header: SendRequest) -> int:
+    if not header.unit_mode:
+        return 0
+    return int(TopicSysFlag.UNIT_SUB if header.topic.startswith(RETRY_PREFIX) else TopicSysFlag.UNIT)
+
+
+def _choose_queue(header: SendRequest, topic: TopicConfig, ports: SendPorts) -> int:
+    if header.queue_id >= max(topic.write_queue_count, topic.read_queue_count):
+        remark = (
+            f"queue {header.queue_id} is outside topic {topic.topic}, which has {topic.write_queue_count} queues to "
+            f"write and {topic.read_queue_count} to read"
+        )
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, remark)
+    if header.queue_id >= 0:
+        return header.queue_id
+    if topic.write_queue_count <= 0:
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, f"topic {topic.topic} has no queue to write")
+    return ports.pick(topic.write_queue_count)
+
+
+def _refuse_undeliverable(header: SendRequest, properties: dict[str, str], ports: SendPorts) -> None:
+    """Half and delayed messages wait for the part of the broker that delivers them."""
+    prepared = properties.get(Property.TRANSACTION_PREPARED, "").lower() == "true" and header.reconsume_times == 0
+    if prepared and ports.settings.config.reject_transactions:
+        raise _refusal(ports, ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
+    state = header.sys_flag & SysFlag.TRANSACTION_MASK
+    if prepared or state in (SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK):
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, "transactional messages are not there yet")
+    delay = properties.get(Property.DELAY, "0")
+    try:
+        delayed = int(delay) > 0
+    except ValueError:
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, f"{delay[:40]!r} is not a delay level") from None
+    if delayed or any(name in properties for name in _TIMERS):
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, "delayed messages are not there yet")
+
+
+def _refuse_in_batch(body: bytes, ports: SendPorts) -> None:
+    """A batch cannot be delayed or prepared; what cannot be cut into messages is the store's to refuse."""
+    if not any(name.encode() + b"\x01" in body for name in _NOT_IN_BATCHES):
+        return
+    for element in decode_batch(body):
+        properties = decode_properties(element.properties)
+        if any(properties.get(name, "0") not in ("0", "false") for name in _NOT_IN_BATCHES):
+            raise _refusal(ports, ResponseCode.MESSAGE_ILLEGAL, "messages of a batch cannot be delayed or prepared")
+
+
+def _redirect_exhausted(
+    request: Request[SendRequest], topic: TopicConfig, queue_id: int, ports: SendPorts
+) -> tuple[TopicConfig, int]:
+    """A message that was retried often enough goes to the group's dead letters."""
+    if not topic.topic.startswith(RETRY_PREFIX):
+        return topic, queue_id
+    header, config, now_ms = request.header, ports.settings.config, ports.clock.now_ms()
+    name = topic.topic.removeprefix(RETRY_PREFIX)
+    group = ports.groups.find(name, auto_create=config.auto_create_groups, now_ms=now_ms)
+    if group is None:
+        raise _refusal(ports, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"consumer group {name} does not exist")
+    asked = header.max_reconsume_times if request.version >= RETRY_LIMIT_SINCE else None
+    if header.reconsume_times < (group.retry_max if asked is None else asked):
+        return topic, queue_id
+    return ports.topics.create_exactly(dlq_topic(name), 1, now_ms=now_ms), 0
+
+
+# the store
+
+
+def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
+    began_ms = ports.clock.monotonic_ms()
+    if plan.is_batch:
+        result = ports.store.append_batch(plan.message, wait=False)
+    else:
+        result = ports.store.append(plan.message, wait=False)
+    if result.status.stored:
+        took_ms = ports.clock.monotonic_ms() - began_ms
+        ports.figures.stored(plan.message.topic, len(result.log_offsets), result.size, took_ms)
+    else:
+        ports.figures.traffic.put_failed()
+    return result
+
+
+async def _append_durably(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> Reply:
+    """Answered when the disk has it; nothing is stored for a request that waited too long for its turn."""
+    config, waited_ms = ports.settings.config, ports.clock.monotonic_ms() - arrived_ms
+    if config.fast_failure and waited_ms > config.send_wait_ms_max:
+        remark = f"[TIMEOUT_CLEAN_QUEUE]broker busy, the request waited {waited_ms} ms for its turn"
+        raise _refusal(ports, ResponseCode.SYSTEM_BUSY, remark)
+    result = _append(plan, ports)
+    if result.status is AppendStatus.OK and not await is_durable(ports.store, result.end):
+        reason = ports.store.refusal or "the disk did not take the message in time"
+        result = replace(result, status=AppendStatus.FLUSH_DISK_TIMEOUT, reason=reason)
+    return _reply(plan, result, ports)
+
+
+async def is_durable(store: Store, log_end: int) -> bool:
+    """Whether the log is on disk up to here before the store's patience ends. Blocks no thread."""
+    loop = asyncio.get_running_loop()
+    reached: asyncio.Future[bool] = loop.create_future()
+
+    def settle(yes: bool) -> None:
+        if not reached.done():
+            reached.set_result(yes)
+
+    def from_flusher(yes: bool) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
+            loop.call_soon_threadsafe(settle, yes)
+
+    store.gate.hold(log_end, from_flusher)
+    try:
+        async with asyncio.timeout(store.config.sync_flush_timeout_ms / 1000):
+            return await reached
+    except TimeoutError:
+        return False
+
+
+# answers
+
+
+def _reply(plan: SendPlan, result: AppendResult, ports: SendPorts) -> Reply:
+    code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
+    if not result.status.stored:
+        tag = "[REJECTREQUEST]" if code == ResponseCode.SYSTEM_BUSY else ""
+        raise _refusal(ports, code, tag + (result.reason or result.status.value))
+    config = ports.settings.config
+    header = SendResponse(
+        message_id=result.message_id,
+        queue_id=plan.message.queue_id,
+        queue_offset=result.queue_offset,
+        transaction_id=plan.transaction_id,
+        region=config.region,
+        trace_on=config.trace_on,
+    )
+    return Reply(code, result.reason or None, header=header)
+
+
+def _refusal(ports: SendPorts, code: ResponseCode, remark: str) -> Refusal:
+    config = ports.settings.config
+    trace = "true" if config.trace_on else "false"
+    return Refusal(code, remark, {Property.REGION: config.region, Property.TRACE_ON: trace})

@@ -1,0 +1,151 @@
+"""Which handler gets which ports. Only the composition root uses this."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from rocketq.broker.consumer_groups import ConsumerGroups
+from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
+from rocketq.broker.figures import Figures
+from rocketq.broker.group_table import GroupTable
+from rocketq.broker.handlers import (
+    assignments,
+    groups,
+    locks,
+    membership,
+    messages,
+    offsets,
+    operations,
+    progress,
+    pulls,
+    refused,
+    relays,
+    resets,
+    sends,
+    topics,
+)
+from rocketq.broker.long_polling import LongPolling
+from rocketq.broker.producer_groups import ProducerGroups
+from rocketq.broker.queue_locks import QueueLocks
+from rocketq.broker.registration import Registrar
+from rocketq.broker.runtime_info import RuntimeInfo
+from rocketq.broker.settings import Settings
+from rocketq.broker.topic_table import TopicTable
+from rocketq.protocol.headers.pull import PullRequest
+from rocketq.remoting import Connection, Dispatcher, Request
+from rocketq.runtime.clock import Clock
+from rocketq.store import StateFiles, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a broker is made of."""
+
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerGroups[Connection]
+    producers: ProducerGroups[Connection]
+    offsets: OffsetTable
+    positions: PullPositions
+    locks: QueueLocks
+    figures: Figures
+    files: StateFiles
+    store: Store
+    clock: Clock
+    polling: LongPolling[Request[PullRequest]]
+    registrar: Registrar
+
+
+def membership_ports(parts: Parts) -> membership.MembershipPorts:
+    return membership.MembershipPorts(
+        parts.settings, parts.topics, parts.groups, parts.consumers, parts.producers, parts.clock
+    )
+
+
+def bind_pulls(parts: Parts, dispatcher: Dispatcher) -> None:
+    """Pulls are served at the main port only."""
+    ports = pulls.PullPorts(
+        parts.settings,
+        parts.topics,
+        parts.groups,
+        parts.consumers,
+        parts.offsets,
+        parts.positions,
+        parts.store,
+        parts.figures,
+        parts.clock,
+        parts.polling,
+    )
+    parts.polling.serve = lambda held, last: pulls.serve_held(held, last, ports)
+    pulls.handlers.bind(dispatcher, ports)
+
+
+def bind_all_but_pulls(parts: Parts, dispatcher: Dispatcher) -> None:
+    _bind_data(parts, dispatcher)
+    _bind_groups(parts, dispatcher)
+    _bind_administration(parts, dispatcher)
+    refused.bind(dispatcher)
+
+
+def _bind_data(parts: Parts, dispatcher: Dispatcher) -> None:
+    sends.handlers.bind(
+        dispatcher,
+        sends.SendPorts(
+            parts.settings, parts.topics, parts.groups, parts.store, parts.figures, parts.clock, random.randrange
+        ),
+    )
+    offsets.handlers.bind(dispatcher, offsets.OffsetPorts(parts.offsets, parts.store))
+    messages.handlers.bind(dispatcher, messages.MessagePorts(parts.store, parts.consumers))
+
+
+def _bind_groups(parts: Parts, dispatcher: Dispatcher) -> None:
+    membership.handlers.bind(dispatcher, membership_ports(parts))
+    locks.handlers.bind(dispatcher, locks.LockPorts(parts.locks, parts.clock))
+    relays.handlers.bind(dispatcher, relays.RelayPorts(parts.consumers, parts.store))
+    resets.handlers.bind(
+        dispatcher,
+        resets.ResetPorts(parts.settings, parts.topics, parts.groups, parts.consumers, parts.offsets, parts.store),
+    )
+    assignments.handlers.bind(
+        dispatcher,
+        assignments.AssignmentPorts(
+            parts.settings, parts.topics, parts.groups, parts.consumers, parts.registrar.find_route
+        ),
+    )
+
+
+def _bind_administration(parts: Parts, dispatcher: Dispatcher) -> None:
+    meters, positions = parts.figures.meters, parts.positions
+    topics.handlers.bind(
+        dispatcher,
+        topics.TopicPorts(
+            parts.settings, parts.topics, parts.consumers, parts.offsets, positions, meters, parts.store, parts.clock
+        ),
+    )
+    groups.handlers.bind(
+        dispatcher,
+        groups.GroupPorts(parts.settings, parts.groups, parts.consumers, parts.offsets, positions, meters, parts.clock),
+    )
+    progress.handlers.bind(
+        dispatcher,
+        progress.ProgressPorts(
+            parts.settings,
+            parts.topics,
+            parts.groups,
+            parts.consumers,
+            parts.offsets,
+            positions,
+            parts.figures,
+            parts.store,
+            parts.clock,
+        ),
+    )
+    runtime = RuntimeInfo(parts.settings, parts.figures, parts.store, parts.clock, lambda: len(parts.polling))
+    operations.handlers.bind(
+        dispatcher,
+        operations.OperationPorts(
+            parts.settings, runtime, parts.offsets, parts.files.delay_offsets, parts.store, parts.clock
+        ),
+    )

@@ -1,0 +1,34 @@
+"""An event loop on a thread of its own, for tests that are not asynchronous themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from rocketq.remoting.loops import loop_factory
+
+_Result = TypeVar("_Result")
+
+
+class LoopThread:
+    def __init__(self, name: str) -> None:
+        self._loop = (loop_factory() or asyncio.new_event_loop)()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, _Result], timeout_s: float = 30) -> _Result:
+        """The result of work done on the loop; whatever it raises is raised here."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
