@@ -6,6 +6,7 @@ thousands of openings are cheap.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Iterable, Iterator
@@ -61,10 +62,15 @@ class Image:
     def write(self, root: Path, name: str, content: bytes) -> StoreConfig:
         """The directory with one file's content replaced."""
         shutil.rmtree(root, ignore_errors=True)
+        made = set()
         for each, data in (self.files | {name: content}).items():
-            path = root / each
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            directory, _, _ = each.rpartition("/")
+            if directory not in made:
+                os.makedirs(root / directory, exist_ok=True)
+                made.add(directory)
+            handle = os.open(f"{root}/{each}", os.O_CREAT | os.O_WRONLY, 0o644)
+            os.write(handle, data)
+            os.close(handle)
         return replace(self.config, root=root)
 
     @property
@@ -137,9 +143,11 @@ def damaged(content: bytes, at: int, written: int, kind: str) -> bytes:
     return (content[:at] + garbage).ljust(len(content), b"\0")
 
 
-def steps(image: Image) -> int:
-    """Every byte for the compiled kernel and a plain crash; where that is slow or much the same, fewer."""
-    return (1 if compiled else 5) * (1 if "recovery.rocketq" not in image.files else 7)
+def bytes_of(image: Image, step: int = 1) -> range:
+    """Places in the last 4 KiB of the log: each for the compiled kernel and a plain crash, else fewer."""
+    written = image.records[-1].end - image.log_base
+    step *= (1 if compiled else 5) * (1 if "recovery.rocketq" not in image.files else 7)
+    return range(written - LAST_BYTES, written, step)
 
 
 @pytest.mark.parametrize("kind", ["cut", "zeros"])
@@ -147,17 +155,17 @@ def test_the_log_may_end_at_any_byte_of_its_last_4_kib(image: Image, kind: str, 
     """Goal: whatever byte the file is good up to, exactly the records that end there or before are served. (With a
     recovery point every seventh byte; with the interpreted kernel a fifth of that.)"""
     content, written = image.files[image.log_name], image.records[-1].end - image.log_base
-    for at in range(written - LAST_BYTES, written, steps(image)):
+    for at in bytes_of(image):
         torn = damaged(content, at, written, kind)
         config = image.write(work_dir / "store", image.log_name, torn)
         reopen_and_ask(config, image, whole_in(image, torn), again=at % 32 == 0)
 
 
-def test_garbage_may_start_at_any_byte_of_the_last_4_kib_of_the_log(image: Image, work_dir: Path) -> None:
+def test_garbage_may_start_anywhere_in_the_last_4_kib_of_the_log(image: Image, work_dir: Path) -> None:
     """Goal: as above. Nothing covers the properties of a record, so the one where the garbage starts may be served with
-    other properties, but never with another body. (With a recovery point every seventh byte; interpreted a fifth.)"""
+    other properties, but never with another body. (Every third byte; with a recovery point or interpreted, fewer.)"""
     content, written = image.files[image.log_name], image.records[-1].end - image.log_base
-    for at in range(written - LAST_BYTES, written, steps(image)):
+    for at in bytes_of(image, 3):
         torn = damaged(content, at, written, "garbage")
         config = image.write(work_dir / "store", image.log_name, torn)
         whole = whole_in(image, torn)
@@ -185,8 +193,8 @@ def test_one_wrong_byte_anywhere_in_the_last_4_kib_of_the_log_costs_one_message_
 ) -> None:
     """Goal: the others are served; of the one that was hit, a wrong body never is. (With a recovery point every seventh
     byte; with the interpreted kernel a fifth of that.)"""
-    content, written = image.files[image.log_name], image.records[-1].end - image.log_base
-    for at in range(written - LAST_BYTES, written, steps(image)):
+    content = image.files[image.log_name]
+    for at in bytes_of(image):
         wrong = content[:at] + bytes([content[at] ^ (1 << at % 8)]) + content[at + 1 :]
         config = image.write(work_dir / "store", image.log_name, wrong)
         spared = {
@@ -316,7 +324,7 @@ def judge(config: StoreConfig, promised: Iterable[int], written: dict[int, RawRe
         taken = {(*record.queue, record.queue_offset) for record in found.values()}
         for topic, queue_id in sorted({record.queue for record in found.values()}):
             end = store.max_offset(topic, queue_id)
-            assert end == 1 + max(each[2] for each in taken if each[:2] == (topic, queue_id))
+            assert end > max(each[2] for each in taken if each[:2] == (topic, queue_id))
             result = store.append(message(5000, topic=topic, queue_id=queue_id))
             assert (result.status, result.queue_offset) == (AppendStatus.OK, end)
 
