@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
@@ -116,3 +117,10 @@ def appends_continue(before: View, appended: Iterable[Acknowledged]) -> None:
         if queue in before.bounds and queue[0] not in delivered and first != before.bounds[queue][1]
     ]
     none_of(wrong, "queues that do not go on where they ended")
+
+
+def delivered_once(view: View, topic: str) -> None:
+    """No delayed message reached its topic twice: whoever had the directory kept how far delivery was."""
+    keys = [stored.properties.get("UNIQ_KEY") for place, stored in view.pulled.items() if place[0] == topic]
+    twice = [str(key) for key, count in Counter(keys).items() if count > 1]
+    none_of(twice, f"messages delivered to {topic} more than once")

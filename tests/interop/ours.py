@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rocketq.model import Host, Record, SysFlag
+from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from rocketq.protocol.compression import decompress
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.properties import decode_properties
 from rocketq.store import ReadStatus, Store, StoreConfig
+from rocketq.store.state_files import StateFiles
 
 from .apache import SMALL_FILES
 from .expect import missing_keys
@@ -35,22 +37,21 @@ def config(root: Path, port: int) -> StoreConfig:
 
 def write_topics(root: Path, topics: Iterable[str]) -> None:
     """The state a broker keeps beside the log: without it Apache answers pulls with "topic not exist"."""
-    table = {
-        topic: {
-            "order": False,
-            "perm": 6,
-            "readQueueNums": QUEUE_COUNT,
-            "topicFilterType": "SINGLE_TAG",
-            "topicName": topic,
-            "topicSysFlag": 0,
-            "writeQueueNums": QUEUE_COUNT,
-        }
-        for topic in topics
+    file = StateFiles(root).topics
+    before = file.load()
+    added = {
+        topic: TopicConfig(topic=topic, read_queue_count=QUEUE_COUNT, write_queue_count=QUEUE_COUNT) for topic in topics
     }
-    version = {"counter": 1, "timestamp": int(time.time() * 1000)}
-    path = root / "config" / "topics.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"dataVersion": version, "topicConfigTable": table}), encoding="utf-8")
+    version = before.data_version.next(int(time.time() * 1000))
+    file.save(TopicConfigTable(data_version=version, topics=before.topics | added))
+
+
+def rewrite_state(root: Path) -> None:
+    """Load every state file and save it again, as a broker of ours would; Apache must find all in it that it left."""
+    files = StateFiles(root)
+    for file in (files.topics, files.groups, files.consumer_offsets, files.delay_offsets):
+        if file.path.exists():
+            file.save(file.load())  # type: ignore[arg-type]
 
 
 def view(store: Store, expected: Iterable[Acknowledged]) -> View:

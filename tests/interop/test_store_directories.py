@@ -29,7 +29,8 @@ def test_we_extend_what_apache_wrote_and_apache_goes_on(
         before = driver.verify(broker, sent)
 
     added = _we_extend(store_dir, broker_port, sent, seen=before)
-    _apache_serves_and_extends(apache, version, [*sent, *added], seen=before)
+    at_last = _apache_serves_and_extends(apache, version, [*sent, *added], seen=before)
+    expect.delivered_once(at_last, "InteropDelayed")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -60,6 +61,7 @@ def test_apache_serves_what_we_wrote_from_scratch(
     due = {message.keys for message in sent if message.kind == "due-soon"}
     delivered = [stored for stored in at_last.pulled.values() if stored.topic == "InteropDelayed"]
     assert due <= {stored.properties.get("KEYS") for stored in delivered}
+    expect.delivered_once(at_last, "InteropDelayed")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -117,6 +119,7 @@ def test_turns_are_taken_with_both_versions(
             sent += driver.produce(broker, prefix="Interop", seed=turn)
             seen = driver.verify(broker, sent)
         expect.everything_matches(seen, sent)
+        expect.delivered_once(seen, "InteropDelayed")
         sent += _we_extend(store_dir, broker_port, sent, seen=seen, seed=100 * turn)
     with Store.open(ours.config(store_dir, broker_port)) as store:
         expect.everything_matches(ours.view(store, sent), sent)
@@ -161,6 +164,7 @@ def _we_extend(
         again = ours.view(store, [*sent, *added])
     expect.everything_matches(again, [*sent, *added])
     expect.contains(again.pulled, after.pulled)
+    ours.rewrite_state(store_dir)
     ours.check(store_dir)
     return added
 
