@@ -91,7 +91,7 @@ class IndexTail:
         slot_at = 40 + hashed % self.slots * 4
         unit_at = 40 + self.slots * 4 + self.count * 20
         newest = load_i32(self.p, slot_at)
-        if newest <= 0 or newest > self.count:
+        if newest <= 0 or newest >= self.count:
             newest = 0
         store_i32(self.p, unit_at, hashed)
         store_i64(self.p, unit_at + 4, log_offset)

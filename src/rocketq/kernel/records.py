@@ -45,9 +45,7 @@ class RecordView:
         self.size = load_i32(p, at)
         self.magic = load_i32(p, at + 4)
         if self.magic == MAGIC_BLANK:
-            if self.size < 8 or self.size > end - at:
-                return BAD_LENGTH
-            return BLANK
+            return BLANK if self.size == end - at else BAD_LENGTH
         if self.magic != MAGIC_V1 and self.magic != MAGIC_V2:
             return END if self.magic == 0 and self.size == 0 else BAD_MAGIC
         if self.size < 91 or self.size > end - at:

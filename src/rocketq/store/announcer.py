@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,9 @@ from rocketq.store.queries import Queries
 from rocketq.store.writer import Writer
 
 QueueListener = Callable[[str, int, int], None]  # topic, queue id, new end offset
+
+
+log = logging.getLogger(__name__)
 
 
 class Announcer:
@@ -47,7 +51,10 @@ class Announcer:
         if end > queue.announced_offset:
             queue.announced_offset = end
             for listener in self.listeners:
-                listener(queue.topic, queue.queue_id, end)
+                try:
+                    listener(queue.topic, queue.queue_id, end)
+                except Exception:  # the message is stored: a listener's trouble must not look like the producer's
+                    log.exception("a listener failed for queue %r", queue)
 
     def _take(self) -> list[ConsumeQueue]:
         visible_to = self._visible_to()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -13,6 +14,8 @@ from rocketq.store.disk import Disk
 
 CHECKPOINT_BYTES = 4096
 _FIELDS = Struct(">5q")
+_claims = threading.Lock()
+_claimed: set[tuple[int, int]] = set()  # device and inode of the lock files held in this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +50,27 @@ class DirectoryLock:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        self._place = self._claim(path)
+        self._handle = os.open(path, os.O_RDWR)
         try:
             fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
         except OSError:
-            os.close(self._handle)
+            self.release()
             raise StoreLockedError(f"{path.parent} is open in another process (its lock file is held)") from None
         os.pwrite(self._handle, b"lock", 0)
         os.fsync(self._handle)
 
+    def _claim(self, path: Path) -> tuple[int, int]:
+        """File locks belong to the process, and closing any handle drops them: within one we keep count ourselves."""
+        path.touch(0o644)
+        facts = path.stat()
+        with _claims:
+            if (facts.st_dev, facts.st_ino) in _claimed:
+                raise StoreLockedError(f"{path.parent} is open in this process already")
+            _claimed.add((facts.st_dev, facts.st_ino))
+        return facts.st_dev, facts.st_ino
+
     def release(self) -> None:
         os.close(self._handle)
+        with _claims:
+            _claimed.discard(self._place)

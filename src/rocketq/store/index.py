@@ -106,7 +106,7 @@ class Index:
             self.add_file(self._now_ms())
         return self.files[-1].tail
 
-    def roll(self, _full: IndexTail) -> IndexTail | None:
+    def roll(self, _full: IndexTail | None) -> IndexTail | None:
         """The kernel's call when a file is full. Without disk space: None, indexing stops and the store says why."""
         try:
             return self.current()
@@ -191,20 +191,19 @@ class Index:
 
     def truncate(self, log_end: int, store_ms_at: Callable[[int], int | None]) -> None:
         """Forget every key of a record at or behind `log_end`."""
-        while self.files:
-            file = self.files[-1]
+        for file in list(self.files):
             tail = file.tail
+            if tail.end_offset < log_end or (tail.end_offset == log_end and tail.count <= 1):
+                continue
             if tail.count <= 1 or tail.begin_offset >= log_end:
                 self.drop(file)
                 continue
-            if tail.end_offset >= log_end:
-                count = _first_unit_from(tail, log_end)
-                last_offset = tail.unit(count - 1)[1]
-                last_ms = store_ms_at(last_offset)
-                tail.cut_to(count, tail.begin_ms, tail.begin_offset, last_ms or tail.begin_ms, last_offset)
-                file.flushed_count = 0
-                file.flush()
-            return
+            count = _first_unit_from(tail, log_end)
+            last_offset = tail.unit(count - 1)[1]
+            last_ms = store_ms_at(last_offset)
+            tail.cut_to(count, tail.begin_ms, tail.begin_offset, last_ms or tail.begin_ms, last_offset)
+            file.flushed_count = 0
+            file.flush()
 
     def delete_before(self, log_start: int) -> int:
         """Remove files whose messages are all gone, never the last; how many."""

@@ -22,7 +22,7 @@ from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import UNIT_BYTES, StoreConfig
 from rocketq.store.consume_queue import UNKNOWN, ConsumeQueue
 from rocketq.store.dispatch import Dispatcher
-from rocketq.store.index import Index
+from rocketq.store.index import Index, IndexFile, IndexState
 from rocketq.store.queue_table import QueueTable
 from rocketq.store.recovery_point import FILE_NAME, QueueState, RecoveryPoint
 
@@ -80,7 +80,7 @@ class Recovery:
         report = self.report
         doubt = "there is no recovery point" if point is None else self._doubt(point, clean=clean)
         if point is not None and doubt is None:
-            self._restore(point)
+            self._restore(point, clean=clean)
             report.from_point, report.walked_from = True, point.log_end
             report.last_record = point.last_record
         else:
@@ -104,22 +104,26 @@ class Recovery:
     def _repair_log_files(self) -> None:
         files, wanted = self._log.files, self._config.segment_bytes
         files.load()
-        for start in files:
-            if start % wanted:
-                raise StoreError(f"{files.path_of(start)} starts at no multiple of mappedFileSizeCommitLog={wanted}: "
-                                 "the store was written with another size")  # fmt: skip
-            size = files.size_of(start)
+        sizes = {start: files.size_of(start) for start in files}
+        self._refuse_other_sizes(sizes)
+        for start, size in sizes.items():
             if size == 0 and start == files.last:
                 self.report.note(f"the empty log file {files.path_of(start).name} is removed")
                 files.remove(start)
-            elif size > wanted:
-                raise StoreError(f"{files.path_of(start)} has {size} bytes, mappedFileSizeCommitLog is {wanted}: "
-                                 "the store was written with another size")  # fmt: skip
             elif size < wanted:
                 self.report.note(
                     f"log file {files.path_of(start).name} has {size} of {wanted} bytes: what it holds is kept"
                 )
                 files.disk.extend(files.path_of(start), wanted)
+
+    def _refuse_other_sizes(self, sizes: dict[int, int]) -> None:
+        """A log written with another file size cannot be taken for damage: touch nothing, say so."""
+        wanted = self._config.segment_bytes
+        whole = {size for start, size in sizes.items() if size and start != max(sizes)}
+        other = any(start % wanted for start in sizes) or any(size > wanted for size in sizes.values())
+        if other or (len(whole) == 1 and wanted not in whole and len(sizes) > 2):
+            raise StoreError(f"{self._log.files.path} has files of {max(sizes.values())} bytes, "
+                             f"mappedFileSizeCommitLog is {wanted}: the store was written with another size")  # fmt: skip
 
     def _repair_queue_files(self) -> None:
         """A queue with a file of the wrong size is rebuilt; how far it went is kept: no offset is given twice."""
@@ -191,7 +195,7 @@ class Recovery:
                 return f"queue {queue!r} does not end as the recovery point says"
         return None
 
-    def _restore(self, point: RecoveryPoint) -> None:
+    def _restore(self, point: RecoveryPoint, *, clean: bool) -> None:
         known = {(state.topic, state.queue_id): state for state in point.queues}
         for queue in self._queues:
             state = known.get((queue.topic, queue.queue_id))
@@ -206,21 +210,21 @@ class Recovery:
             if point.log_start != self._log.start:
                 queue.correct_min(self._log.start)
         self._log.holes = [LogRange(*hole) for hole in point.holes if hole[1] > self._log.start]
-        self._restore_index(point)
+        self._restore_index(point, clean=clean)
 
-    def _restore_index(self, point: RecoveryPoint) -> None:
+    def _restore_index(self, point: RecoveryPoint, *, clean: bool) -> None:
         """Bring the index files back to what they held at the point; what is missing is built again later."""
+        if not self._config.index_enabled:
+            return
         files = {file.path.name: file for file in self._index.files}
         missing = LogRange(*point.index_missing) if point.index_missing else None
         for state in point.index:
             file = files.get(state.name)
             if file is None and state.end_offset < self._log.start:
                 continue
-            if file is None or file.tail.count < state.count:
+            if file is None or not self._bring_back(file, state, point, clean=clean):
                 missing = LogRange(state.begin_offset if missing is None else missing.start, point.log_end)
                 break
-            if file.tail.count != state.count or file.tail.end_offset != state.end_offset:
-                file.tail.cut_to(state.count, state.begin_ms, state.begin_offset, state.end_ms, state.end_offset)
             del files[state.name]
         for file in files.values():
             self._index.drop(file)
@@ -228,6 +232,16 @@ class Recovery:
             self._lack_index(LogRange(max(missing.start, self._log.start), missing.end))
             if missing.end == point.log_end:
                 self._index.add_file_from(point.log_end)
+
+    def _bring_back(self, file: IndexFile, state: IndexState, point: RecoveryPoint, *, clean: bool) -> bool:
+        """Cut an index file back to its state at the point; False when it does not hold that."""
+        tail = file.tail
+        if tail.count < state.count or point.index_shape != (self._config.index_slots, self._config.index_units):
+            return False
+        if clean and tail.count == state.count and tail.end_offset == state.end_offset:
+            return True
+        tail.cut_to(state.count, state.begin_ms, state.begin_offset, state.end_ms, state.end_offset)
+        return tail.check(point.log_end) is None
 
     def _lack_index(self, missing: LogRange) -> None:
         self.report.missing_index = missing
@@ -239,6 +253,8 @@ class Recovery:
         """Without a recovery point every index file is checked; from the first bad one on they are built anew."""
         last = self._log.files.last
         log_end = last + self._config.segment_bytes if last is not None else 0
+        for file in [file for file in self._index.files if file.tail.count <= 1]:
+            self._index.drop(file)  # holds nothing, and may be one that was never finished
         for at, file in enumerate(list(self._index.files)):
             wrong = file.tail.check(log_end)
             if wrong is not None:

@@ -48,6 +48,7 @@ class Writer:
         self.gate = FlushGate()
         self.last_record = -1
         self._locked_since_ms = 0
+        self._unindexed_from = 0
 
     def begin(self, log_end: int, last_record: int) -> None:
         """Go on where recovery found the end."""
@@ -116,6 +117,8 @@ class Writer:
         if self._health.closed is not None:
             return AppendResult(AppendStatus.SERVICE_NOT_AVAILABLE, self._health.closed)
         appender = self._log.appender
+        if appender.index is None and self._config.index_enabled:
+            self._resume_index()
         queue = self._queues.find_or_make(message.topic, message.queue_id)
         now_ms = self._clock.now_ms()
         while (state := self._try(queue, message, batch, now_ms)) != APPENDED:
@@ -124,7 +127,7 @@ class Writer:
             elif state == NO_QUEUE_ROOM:
                 queue.make_room(1 if batch is None else batch[0])
         if appender.index is None and self._config.index_enabled:
-            self._health.stop_writing(self._index.failure or "the index is gone")
+            self._unindexed_from = appender.log_offset
         offsets = (appender.log_offset,) if batch is None else tuple(appender.batch_offsets)
         self.last_record = offsets[-1]
         return AppendResult(
@@ -136,6 +139,19 @@ class Writer:
             log_offsets=offsets,
             store_host=self._config.store_host,
         )
+
+    def _resume_index(self) -> None:
+        """The disk was full when the index needed a file. Until there is room no message is taken (OSError), so what
+        lacks its keys is the last append alone."""
+        index = self._index.roll(None)
+        if index is None:
+            raise OSError(self._index.failure)
+        scanner, appender = self._dispatcher.scanner, self._log.appender
+        assert appender.segment is not None
+        scanner.index, scanner.to_queues, scanner.check_crc = index, False, False
+        scanner.scan(appender.segment, self._unindexed_from - appender.base, appender.position)
+        scanner.to_queues = True
+        appender.index = scanner.index
 
     def _try(self, queue: ConsumeQueue, message: NewMessage, batch: Batch | None, now_ms: int) -> int:
         appender, born_host = self._log.appender, message.born_host.packed()
