@@ -73,7 +73,7 @@ def run(log_bytes: int, queue_count: int, segment_bytes: int) -> list[Bar]:
         (root / "store" / "recovery.rocketq").unlink()
         walked = open_once(root / "store", segment_bytes)
         print(f"opened with its recovery point: {quick['seconds']:.2f} s, {quick['anonymous_mib']:.0f} MiB anonymous")
-        rate = log_bytes / walked["seconds"] / 1e6
+        rate, walked_mib = log_bytes / walked["seconds"] / 1e6, walked["anonymous_mib"]
         print(
             f"opened by walking: {walked['seconds']:.2f} s ({rate:,.0f} MB/s), {walked['anonymous_mib']:.0f} MiB anonymous"
         )

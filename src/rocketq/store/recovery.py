@@ -122,8 +122,9 @@ class Recovery:
         whole = {size for start, size in sizes.items() if size and start != max(sizes)}
         other = any(start % wanted for start in sizes) or any(size > wanted for size in sizes.values())
         if other or (len(whole) == 1 and wanted not in whole and len(sizes) > 2):
-            raise StoreError(f"{self._log.files.path} has files of {max(sizes.values())} bytes, "
-                             f"mappedFileSizeCommitLog is {wanted}: the store was written with another size")  # fmt: skip
+            found = max(sizes.values())
+            raise StoreError(f"{self._log.files.path} was written with files of {found} bytes, "
+                             f"mappedFileSizeCommitLog is {wanted}: open it with the size it has")  # fmt: skip
 
     def _repair_queue_files(self) -> None:
         """A queue with a file of the wrong size is rebuilt; how far it went is kept: no offset is given twice."""

@@ -144,7 +144,7 @@ def test_files_below_the_logs_start_go_but_never_the_last(tmp_path: Path) -> Non
 
 
 def test_disk_without_room_for_an_index_file_refuses_messages_until_there_is_room(tmp_path: Path) -> None:
-    """Goal: no key is lost: the message at hand is stored, the next is refused and told why; then its keys are made up."""
+    """Goal: no key is lost: the message at hand is stored, the next is refused; later its keys are made up."""
     disk = StagedDisk()
     store = open_store(tmp_path, disk=disk, index_units=4)
     fill(store, 3, KEYS="k")
