@@ -25,7 +25,7 @@ from rocketq.testing.loop_thread import LoopThread
 
 SMALL_FILES: Final[Mapping[str, str]] = {
     "mappedFileSizeCommitLog": str(16 << 20),
-    "mappedFileSizeConsumeQueue": str(20 * 2_000),
+    "mappedFileSizeConsumeQueue": str(20 * 5_000),
     "maxHashSlotNum": "5000",
     "maxIndexNum": "20000",
     "diskMaxUsedSpaceRatio": "95",
