@@ -9,8 +9,10 @@ import click
 from rocketq import __version__
 
 COMMANDS = {
+    "broker": ("rocketq.cli.commands.broker", "broker"),
     "namesrv": ("rocketq.cli.commands.namesrv", "namesrv"),
     "store": ("rocketq.cli.commands.store", "store"),
+    "up": ("rocketq.cli.commands.up", "up"),
 }
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import click
 
@@ -26,6 +26,15 @@ class Servant(Protocol):
         ...
 
 
+@runtime_checkable
+class HasProcesses(Protocol):
+    """A servant that is more than this process."""
+
+    def pids(self) -> dict[str, int]:
+        """By the names of its addresses, once started."""
+        ...
+
+
 def serve(servant: Servant, ready_file: Path | None) -> None:
     """Returns after the stop; what keeps the start from succeeding is raised."""
     run(_serve(servant, ready_file))
@@ -38,7 +47,9 @@ async def _serve(servant: Servant, ready_file: Path | None) -> None:
         loop.add_signal_handler(number, stop.set)
     await servant.start()
     try:
-        _announce(servant.addresses(), ready_file)
+        addresses = servant.addresses()
+        pids = servant.pids() if isinstance(servant, HasProcesses) else dict.fromkeys(addresses, os.getpid())
+        _announce(addresses, pids, ready_file)
         await stop.wait()
     finally:
         if ready_file is not None:
@@ -46,11 +57,11 @@ async def _serve(servant: Servant, ready_file: Path | None) -> None:
         await servant.stop()
 
 
-def _announce(addresses: dict[str, str], ready_file: Path | None) -> None:
+def _announce(addresses: dict[str, str], pids: dict[str, int], ready_file: Path | None) -> None:
     """The file appears whole, so that whoever waits for it reads all of it."""
     if ready_file is not None:
         ready_file.parent.mkdir(parents=True, exist_ok=True)
         scratch = ready_file.with_name(ready_file.name + ".tmp")
-        scratch.write_text(json.dumps({"addresses": addresses, "pids": dict.fromkeys(addresses, os.getpid())}))
+        scratch.write_text(json.dumps({"addresses": addresses, "pids": pids}))
         scratch.replace(ready_file)
     click.echo("boot success: " + ", ".join(f"{name} {addr}" for name, addr in addresses.items()))

@@ -1,0 +1,118 @@
+"""`rocketq broker`: run a broker."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from rocketq.broker import Broker, BrokerConfig
+from rocketq.broker.app import kept_settings_path
+from rocketq.broker.config import unknown_keys
+from rocketq.cli.logs import LEVELS, set_up_logs
+from rocketq.cli.serving import serve
+from rocketq.cli.settings_file import read_settings
+from rocketq.errors import ConfigError, RocketQError
+from rocketq.remoting import TlsConfig
+from rocketq.store import StoreConfig
+
+FAILED, USAGE = 1, 2
+DATA_DIR = Path.home() / "store"
+
+log = logging.getLogger(__name__)
+
+
+class _Servant:
+    def __init__(self, broker: Broker) -> None:
+        self.start, self.stop = broker.start, broker.stop
+        self._broker = broker
+
+    def addresses(self) -> dict[str, str]:
+        return {self._broker.config.name: self._broker.addr}
+
+
+@click.command()
+@click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A broker.conf.")
+@click.option("-n", "--namesrv", help="NameServers, HOST:PORT;HOST:PORT.  [default: NAMESRV_ADDR, or namesrvAddr]")
+@click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")
+@click.option("--port", type=click.IntRange(0, 65534), help="0 picks a free one.  [default: 10911, or listenPort]")
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Where messages are kept.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of broker.conf; may be repeated.")
+@click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when it serves.")
+@click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
+@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
+def broker(
+    config_file: Path | None,
+    namesrv: str | None,
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    changes: tuple[str, ...],
+    ready_file: Path | None,
+    log_file: Path | None,
+    log_level: str,
+) -> None:
+    """Run a broker until Ctrl-C or SIGTERM. It listens at its port and at its port - 2; its port + 1 is reserved."""
+    set_up_logs(log_level, log_file)
+    try:
+        flags = parse_changes(changes) | only_given(namesrvAddr=namesrv, bindAddress=host, listenPort=port)
+        settings = gather_settings(config_file, data_dir, flags)
+        serve(_Servant(make_broker(settings, config_file)), ready_file)
+    except RocketQError as error:
+        click.echo(f"rocketq broker: {error}", err=True)
+        sys.exit(USAGE if isinstance(error, ConfigError) else FAILED)
+
+
+def only_given(**flags: str | int | None) -> dict[str, str]:
+    """Settings of the flags that were given."""
+    return {key: str(value) for key, value in flags.items() if value is not None}
+
+
+def parse_changes(changes: Iterable[str]) -> dict[str, str]:
+    """`key=value` texts as settings."""
+    settings = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{change!r} is not KEY=VALUE")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def gather_settings(
+    config_file: Path | None, data_dir: Path | None, flags: dict[str, str], **defaults: str
+) -> dict[str, str]:
+    """Weakest first: defaults, environment, file, changes made while running, flags. Says what it ignores."""
+    settings = dict(defaults)
+    if "NAMESRV_ADDR" in os.environ:
+        settings["namesrvAddr"] = os.environ["NAMESRV_ADDR"]
+    if config_file is not None:
+        settings |= read_settings(config_file)
+    if data_dir is not None:
+        flags = flags | {"storePathRootDir": str(data_dir)}
+    root = Path((settings | flags).get("storePathRootDir") or DATA_DIR)
+    kept = kept_settings_path(root)
+    if kept.exists() and not keeps_changes(config_file):
+        settings |= read_settings(kept)
+    settings |= flags | {"storePathRootDir": str(root)}
+    if unknown := unknown_keys(settings):
+        log.warning("unknown settings are ignored: %s", ", ".join(unknown))
+    return settings
+
+
+def keeps_changes(config_file: Path | None) -> bool:
+    """Whether changes on request go into the config file itself; they are `key=value` lines."""
+    return config_file is not None and config_file.suffix != ".toml"
+
+
+def make_broker(settings: dict[str, str], config_file: Path | None) -> Broker:
+    return Broker(
+        BrokerConfig.from_java(settings),
+        StoreConfig.from_java(settings, root=Path(settings["storePathRootDir"])),
+        settings_path=config_file if keeps_changes(config_file) else None,
+        tls=TlsConfig.from_java(settings),
+    )

@@ -1,0 +1,242 @@
+"""`rocketq up`: a NameServer and a broker with one command, or several brokers as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from rocketq.broker import Broker
+from rocketq.broker.free_port import pick_port
+from rocketq.cli.commands.broker import FAILED, USAGE, gather_settings, make_broker, only_given, parse_changes
+from rocketq.cli.logs import LEVELS, set_up_logs
+from rocketq.cli.serving import serve
+from rocketq.errors import ConfigError, RocketQError
+from rocketq.nameserver import NameServer, NameServerConfig
+
+DATA_DIR = Path.home() / ".rocketq"
+BROKER_NAME = "broker-0"
+LOOPBACK = "127.0.0.1"
+PORT_STEP = 10
+_START_SECONDS_MAX = 60
+_STOP_SECONDS_MAX = 10
+_LOOK_SECONDS = 0.02
+
+log = logging.getLogger(__name__)
+
+
+class ChildFailedError(RocketQError):
+    """A broker's process ended or did not start."""
+
+
+class Together:
+    """NameServer and broker in this process."""
+
+    def __init__(self, name_server: NameServer, settings: dict[str, str], config_file: Path | None) -> None:
+        self._name_server = name_server
+        self._settings = settings
+        self._config_file = config_file
+        self._broker: Broker | None = None
+
+    async def start(self) -> None:
+        await self._name_server.start()
+        try:
+            settings = self._settings | {"namesrvAddr": self._name_server.addr}
+            self._broker = make_broker(settings, self._config_file)
+            await self._broker.start()
+        except BaseException:
+            await self._name_server.stop()
+            raise
+
+    async def stop(self) -> None:
+        if self._broker is not None:
+            await self._broker.stop()
+        await self._name_server.stop()
+
+    def addresses(self) -> dict[str, str]:
+        assert self._broker is not None
+        return {"namesrv": self._name_server.addr, self._broker.config.name: self._broker.addr}
+
+
+class BrokerProcess:
+    """One `rocketq broker`, started and stopped by us."""
+
+    def __init__(self, arguments: list[str], ready_file: Path) -> None:
+        self._arguments = arguments
+        self._ready_file = ready_file
+        self._process: asyncio.subprocess.Process | None = None
+        self.addresses: dict[str, str] = {}
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        self._ready_file.parent.mkdir(parents=True, exist_ok=True)
+        self._ready_file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "rocketq", "broker", *self._arguments, "--ready-file", str(self._ready_file)]
+        # its own session: Ctrl-C reaches us alone, and we stop them in order
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
+        )
+
+    async def wait_ready(self) -> None:
+        try:
+            async with asyncio.timeout(_START_SECONDS_MAX):
+                while not self._ready_file.exists():
+                    self.require_running()
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            raise ChildFailedError(f"a broker did not start within {_START_SECONDS_MAX} s") from None
+        self.addresses = json.loads(self._ready_file.read_text())["addresses"]
+
+    def require_running(self) -> None:
+        assert self._process is not None
+        if self._process.returncode is not None:
+            raise ChildFailedError(f"a broker's process ended with {self._process.returncode}")
+
+    async def wait(self) -> int:
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        if self._process is None or self._process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_SECONDS_MAX):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+
+class Fleet:
+    """NameServer here, each broker in a process of its own. When one of them dies, all is stopped."""
+
+    def __init__(self, name_server: NameServer, brokers: list[BrokerProcess]) -> None:
+        self._name_server = name_server
+        self._brokers = brokers
+        self._watch: asyncio.Task[None] | None = None
+        self.failed = False
+
+    async def start(self) -> None:
+        await self._name_server.start()
+        try:
+            for broker in self._brokers:
+                await broker.start()
+            for broker in self._brokers:
+                await broker.wait_ready()
+        except BaseException:
+            await self.stop()
+            raise
+        self._watch = asyncio.get_running_loop().create_task(self._stop_when_one_dies())
+
+    async def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        await asyncio.gather(*(broker.stop() for broker in self._brokers))
+        await self._name_server.stop()
+
+    def addresses(self) -> dict[str, str]:
+        found = {"namesrv": self._name_server.addr}
+        for broker in self._brokers:
+            found |= broker.addresses
+        return found
+
+    def pids(self) -> dict[str, int]:
+        found = {"namesrv": os.getpid()}
+        for broker in self._brokers:
+            found |= dict.fromkeys(broker.addresses, broker.pid)
+        return found
+
+    async def _stop_when_one_dies(self) -> None:
+        waits = [asyncio.ensure_future(broker.wait()) for broker in self._brokers]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        log.error("a broker's process ended: everything is stopped")
+        self.failed = True
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@click.command()
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), default=DATA_DIR, show_default=True)
+@click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")
+@click.option("--namesrv-port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="0: a free one.")
+@click.option("--broker-port", type=click.IntRange(0, 65534), help="0: a free one.  [default: 10911, or listenPort]")
+@click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A broker.conf.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of broker.conf; may be repeated.")
+@click.option("--brokers", metavar="N|auto", help="So many brokers, each a process; auto is one per core.")
+@click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when all serve.")
+@click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
+@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
+def up(
+    data_dir: Path,
+    host: str | None,
+    namesrv_port: int,
+    broker_port: int | None,
+    config_file: Path | None,
+    changes: tuple[str, ...],
+    brokers: str | None,
+    ready_file: Path | None,
+    log_file: Path | None,
+    log_level: str,
+) -> None:
+    """Run a NameServer and a broker until Ctrl-C or SIGTERM; messages are kept in the data directory."""
+    set_up_logs(log_level, log_file)
+    try:
+        if brokers is None:
+            flags = parse_changes(changes) | only_given(bindAddress=host, listenPort=broker_port)
+            settings = gather_settings(config_file, data_dir / BROKER_NAME, flags, brokerName=BROKER_NAME)
+            name_server = _name_server(data_dir, settings.get("bindAddress", LOOPBACK), namesrv_port)
+            serve(Together(name_server, settings, config_file), ready_file)
+            return
+        host, port = host or LOOPBACK, 10911 if broker_port is None else broker_port
+        namesrv_port = namesrv_port or pick_port(host)
+        options = ["--host", host, "-n", f"{host}:{namesrv_port}", "--log-level", log_level]
+        options += [part for change in changes for part in ("--set", change)]
+        options += ["-c", str(config_file)] if config_file is not None else []
+        processes = _processes(_count(brokers), data_dir, host, port, log_file, options)
+        fleet = Fleet(_name_server(data_dir, host, namesrv_port), processes)
+        serve(fleet, ready_file)
+        sys.exit(FAILED if fleet.failed else 0)
+    except RocketQError as error:
+        click.echo(f"rocketq up: {error}", err=True)
+        sys.exit(USAGE if isinstance(error, ConfigError) else FAILED)
+
+
+def _name_server(data_dir: Path, host: str, port: int) -> NameServer:
+    folder = data_dir / "namesrv"
+    kv_path, config_path = folder / "kvConfig.json", folder / "namesrv.properties"
+    return NameServer(NameServerConfig(host=host, port=port, kv_path=kv_path, config_path=config_path))
+
+
+def _count(brokers: str) -> int:
+    if brokers == "auto":
+        return os.cpu_count() or 1
+    if not brokers.isdigit() or not 1 <= int(brokers) <= 100:
+        raise ConfigError(f"--brokers {brokers!r} is neither auto nor a number from 1 to 100")
+    return int(brokers)
+
+
+def _processes(
+    count: int, data_dir: Path, host: str, first_port: int, log_file: Path | None, options: list[str]
+) -> list[BrokerProcess]:
+    """Ports are ten apart, names and directories numbered."""
+    processes = []
+    for number in range(count):
+        name = f"broker-{number}"
+        port = first_port + PORT_STEP * number if first_port else pick_port(host)
+        own = ["--set", f"brokerName={name}", "--port", str(port), "--data-dir", str(data_dir / name)]
+        if log_file is not None:
+            own += ["--log-file", str(log_file.with_name(f"{log_file.stem}-{name}{log_file.suffix}"))]
+        processes.append(BrokerProcess([*options, *own], data_dir / f"{name}.ready.json"))
+    return processes
