@@ -74,9 +74,7 @@ def run(log_bytes: int, queue_count: int, segment_bytes: int) -> list[Bar]:
         walked = open_once(root / "store", segment_bytes)
         print(f"opened with its recovery point: {quick['seconds']:.2f} s, {quick['anonymous_mib']:.0f} MiB anonymous")
         rate, walked_mib = log_bytes / walked["seconds"] / 1e6, walked["anonymous_mib"]
-        print(
-            f"opened by walking: {walked['seconds']:.2f} s ({rate:,.0f} MB/s), {walked['anonymous_mib']:.0f} MiB anonymous"
-        )
+        print(f"opened by walking the log: {walked['seconds']:.2f} s, {rate:,.0f} MB/s, {walked_mib:.0f} MiB anonymous")
         return [
             Bar("seconds to open with a recovery point", quick["seconds"], 2.0, at_most=True),
             Bar("MiB of anonymous memory after opening", quick["anonymous_mib"], 100, at_most=True),

@@ -352,9 +352,9 @@ class FailingDisk(Disk):
         if operation in self.failing and self.under in str(path):
             raise OSError(self.error, os.strerror(self.error), str(path))
 
-    def create(self, path: Path, size_bytes: int, *, reserve: bool) -> None:
+    def create(self, path: Path, size_bytes: int, *, reserve: bool, head: bytes = b"") -> None:
         self._may_fail("create", path)
-        super().create(path, size_bytes, reserve=reserve)
+        super().create(path, size_bytes, reserve=reserve, head=head)
 
     def reserve(self, path: Path, start: int, count: int) -> None:
         self._may_fail("reserve", path)

@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport equal_bytes, load_i32, load_i64, signed_i32, skip_zeros, store_i32, store_i64, zero_bytes
+from rocketq.kernel.primitives cimport equal_bytes, load_i32, load_i64, signed_i32, store_i32, store_i64, zero_bytes
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.properties cimport PropertySpans, java_hash
 

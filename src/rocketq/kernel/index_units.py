@@ -19,7 +19,6 @@ if not cython.compiled:
         load_i32,
         load_i64,
         signed_i32,
-        skip_zeros,
         store_i32,
         store_i64,
         zero_bytes,
@@ -200,13 +199,12 @@ class IndexTail:
             return f"header says {self.used_slots} slots are used, the units say {used}"
         if not equal_bytes(heads, 0, self.p, 40, self.slots * 4):
             return "the slots do not point to the newest unit of each chain"
-        at = 40 + self.slots * 4 + self.count * 20
-        if (
-            skip_zeros(self.p, at, 40 + self.slots * 4 + self.units_max * 20)
-            < 40 + self.slots * 4 + self.units_max * 20
-        ):
-            return "there is something behind the last unit"
         return None
+
+    @property
+    def end_at(self):
+        """Where in the file the next unit goes; behind it there are only zeros."""
+        return 40 + self.slots * 4 + self.count * 20
 
     def cut_to(
         self,

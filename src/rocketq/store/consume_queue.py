@@ -27,6 +27,10 @@ RESERVE_BYTES_MIN = PAGE_BYTES
 RESERVE_BYTES_MAX = 256 << 10
 UNKNOWN = -1
 
+# First unit of a new file until its first message: no size, so no unit for us; a log offset beyond any log, so that
+# Apache's brokers drop the file when a crash left it empty (they would take zeros for a message).
+NEVER_WRITTEN = b"\x7f" + b"\xff" * 7 + bytes(12)
+
 
 class ConsumeQueue:
     """The files of one queue. Units are numbered by queue offset; `min_offset` is the first whose message exists.
@@ -84,7 +88,7 @@ class ConsumeQueue:
         start = self.files.start_of(position)
         while True:
             if start not in self.files:
-                self.files.create(start, reserve=False)
+                self.files.create(start, reserve=False, head=NEVER_WRITTEN)
             file_end = start + self.files.file_bytes
             reserved = self._reserved.get(start, start)
             if reserved < min(wanted, file_end):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ZEROS = bytes(1 << 20)
+_OPEN_FILES = Path("/proc/self/fd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +28,22 @@ class DiskUsage:
 class Disk:
     """The real one."""
 
-    def create(self, path: Path, size_bytes: int, *, reserve: bool) -> None:
-        """A new file of zeros at full length; with `reserve` all its blocks are had now, so no later write can fail.
-
-        A full disk leaves nothing behind and raises OSError.
+    def create(self, path: Path, size_bytes: int, *, reserve: bool, head: bytes = b"") -> None:
+        """A new file of zeros (behind `head`) at full length; with `reserve` all its blocks are had now, so no later
+        write can fail. It gets its name when it is complete: a crash or a full disk (OSError) leaves nothing behind.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+        handle, named = _open_new(path)
         try:
             os.ftruncate(handle, size_bytes)
             if reserve:
                 _allocate(handle, 0, size_bytes)
+            os.pwrite(handle, head, 0)
+            if not named:
+                _give_name(handle, path)
         except OSError:
-            path.unlink()
+            if named:
+                path.unlink()
             raise
         finally:
             os.close(handle)
@@ -134,6 +138,26 @@ class Disk:
         facts = os.statvfs(path)
         total = facts.f_blocks * facts.f_frsize
         return DiskUsage(total, total - facts.f_bfree * facts.f_frsize, facts.f_bavail * facts.f_frsize)
+
+
+def _open_new(path: Path) -> tuple[int, bool]:
+    """A new file without a name yet, where the system can do that; and whether it has one."""
+    if _OPEN_FILES.is_dir():
+        try:
+            return os.open(path.parent, os.O_TMPFILE | os.O_RDWR, 0o644), False
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+                raise
+    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644), True
+
+
+def _give_name(handle: int, path: Path) -> None:
+    """Link an open file without a name; with a directory handle the link in /proc is followed."""
+    open_files = os.open(_OPEN_FILES, os.O_RDONLY)
+    try:
+        os.link(str(handle), path, src_dir_fd=open_files, follow_symlinks=True)
+    finally:
+        os.close(open_files)
 
 
 def _allocate(handle: int, start: int, count: int) -> None:

@@ -61,8 +61,8 @@ class SegmentDirectory:
     def size_of(self, start: int) -> int:
         return self.path_of(start).stat().st_size
 
-    def create(self, start: int, *, reserve: bool) -> None:
-        self.disk.create(self.path_of(start), self.file_bytes, reserve=reserve)
+    def create(self, start: int, *, reserve: bool, head: bytes = b"") -> None:
+        self.disk.create(self.path_of(start), self.file_bytes, reserve=reserve, head=head)
         insort(self._starts, start)
 
     def remove(self, start: int) -> None:

@@ -296,7 +296,7 @@ class Verifier:
             self._error(f"queue {queue}", f"offset {queue_offset} was given twice (log offset {log_offset})")
         tail.next_offset = queue_offset
         found = queue.unit(queue_offset)
-        if found is None or found == (0, 0, 0):
+        if found is None or found[1:] == (0, 0):
             queue.lacking += 1
         elif found != (log_offset, size, tags_code):
             self._error(
@@ -326,8 +326,9 @@ class Verifier:
             if end is not None and queue.first_seen is not None and queue.first_seen <= offset < end:
                 continue
             log_offset, size, _ = unit_at(units, index)
-            if size == 0 and log_offset == 0:
-                if first_nonzero(units, index * UNIT_BYTES, units.size) < units.size and (end is None or offset >= end):
+            if size == 0 and log_offset in (0, (1 << 63) - 1):
+                behind = (index if log_offset == 0 else index + 1) * UNIT_BYTES
+                if first_nonzero(units, behind, units.size) < units.size and (end is None or offset >= end):
                     self._lagging(f"queue {queue}", f"there is something behind unit {offset}")
                 if end is None or offset >= end:
                     break
@@ -354,6 +355,8 @@ class Verifier:
             if tail is None:
                 continue
             wrong = tail.check(self.report.log_end)
+            if wrong is None and not self._is_zero_behind(each, tail):
+                wrong = "there is something behind the last unit"
             if wrong is not None:
                 self._lagging(f"index/{each.name}", wrong)
             else:
@@ -377,6 +380,11 @@ class Verifier:
             )
             return None
         return IndexTail(MappedBuffer(self._disk.map(path, writable=False), 0), *shape)
+
+    def _is_zero_behind(self, path: Path, tail: IndexTail) -> bool:
+        return all(
+            first_nonzero(tail.file, low, high) == high for low, high in self._disk.data_ranges(path, tail.end_at)
+        )
 
     def _check_index_units(self, path: Path, tail: IndexTail, before_ms: int) -> None:
         number, need = check_index_units(tail, self._map, 1, self.report.log_start, before_ms)

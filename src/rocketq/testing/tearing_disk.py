@@ -66,9 +66,9 @@ class TearingDisk(Disk):
 
     # The operations that matter
 
-    def create(self, path: Path, size_bytes: int, *, reserve: bool) -> None:
+    def create(self, path: Path, size_bytes: int, *, reserve: bool, head: bytes = b"") -> None:
         self._step("create", path)
-        super().create(path, size_bytes, reserve=reserve)
+        super().create(path, size_bytes, reserve=reserve, head=head)
 
     def extend(self, path: Path, size_bytes: int) -> None:
         self._step("extend", path)

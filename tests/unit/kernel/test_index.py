@@ -193,8 +193,6 @@ UNITS_AT = 40 + 4 * SLOTS
         (UNITS_AT + 60 + 4, pack(">q", 1 << 40), "log offset"),
         (40, pack(">i", 99), "slots"),
         (44, pack(">i", -1), "slots"),
-        (UNITS_AT + 20 * 5 + 19, b"\x01", "behind the last"),
-        (UNITS_AT + 20 * UNITS - 1, b"\x01", "behind the last"),
     ],
 )
 def test_check_finds_what_is_wrong_with_a_file(at: int, value: bytes, complaint: str | None) -> None:

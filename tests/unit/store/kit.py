@@ -72,9 +72,9 @@ class StagedDisk(Disk):
         self.usage_now: DiskUsage | None = None
         self.synced: list[Path] = []
 
-    def create(self, path: Path, size_bytes: int, *, reserve: bool) -> None:
+    def create(self, path: Path, size_bytes: int, *, reserve: bool, head: bytes = b"") -> None:
         self.on("create", path)
-        super().create(path, size_bytes, reserve=reserve)
+        super().create(path, size_bytes, reserve=reserve, head=head)
 
     def reserve(self, path: Path, start: int, count: int) -> None:
         self.on("reserve", path)
