@@ -17,7 +17,13 @@ from rocketq.store import AppendStatus, Store, StoreConfig
 from rocketq.store.verify import Severity, Verifier
 from tests.golden.stores import NAMES, unpack
 
-SHAPE = {"segment_bytes": 1 << 15, "queue_file_bytes": 400, "index_slots": 50, "index_units": 120, "message_bytes_max": 1 << 14}
+SHAPE = {
+    "segment_bytes": 1 << 15,
+    "queue_file_bytes": 400,
+    "index_slots": 50,
+    "index_units": 120,
+    "message_bytes_max": 1 << 14,
+}
 
 
 def config_of(root: Path) -> StoreConfig:
@@ -39,7 +45,9 @@ def write_some(store: Store, count: int, seed: int = 1) -> None:
         )  # fmt: skip
         assert store.append(message).status is AppendStatus.OK
         if number % 13 == 0:
-            packed = encode_batch([BatchElement(body=b"x" * i, properties=encode_properties({"KEYS": f"b{i}"})) for i in range(5)])
+            packed = encode_batch(
+                [BatchElement(body=b"x" * i, properties=encode_properties({"KEYS": f"b{i}"})) for i in range(5)]
+            )
             assert store.append_batch(NewMessage(topic="Batch", queue_id=0, body=packed)).status is AppendStatus.OK
 
 
