@@ -111,8 +111,8 @@ def _admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
         born_host=Host.of(request.connection.peer_host, request.connection.peer_port),
         reconsume_times=header.reconsume_times,
     )
-    newer = request.version >= V5_0_0 and not is_batch
-    return SendPlan(message, is_batch, waits, properties.get(Property.UNIQUE_KEY) if newer else None)
+    transaction_id = properties.get(Property.UNIQUE_KEY) if request.version >= V5_0_0 else None
+    return SendPlan(message, is_batch, waits, transaction_id)
 
 
 def _find_topic(header: SendRequest, ports: SendPorts) -> TopicConfig:
