@@ -6,11 +6,15 @@ import contextlib
 import errno
 import mmap
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _ZEROS = bytes(1 << 20)
 _OPEN_FILES = Path("/proc/self/fd")
+_NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,9 @@ class DiskUsage:
 
 
 class Disk:
-    """The real one."""
+    """The real one. `on_pressure` is called when a mapping fails for want of descriptors or address space."""
+
+    on_pressure: Callable[[], None] = staticmethod(lambda: None)
 
     def create(self, path: Path, size_bytes: int, *, reserve: bool, head: bytes = b"") -> None:
         """A new file of zeros (behind `head`) at full length; with `reserve` all its blocks are had now, so no later
@@ -62,11 +68,14 @@ class Disk:
         os.truncate(path, size_bytes)
 
     def map(self, path: Path, *, writable: bool) -> mmap.mmap:
-        handle = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+        """Map a whole file. Before Python 3.13 that costs a descriptor: when they run out, idle mappings are let go."""
         try:
-            return mmap.mmap(handle, 0, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
-        finally:
-            os.close(handle)
+            return _map(path, writable)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                raise
+        self.on_pressure()
+        return _map(path, writable)
 
     def write(self, path: Path, at: int, data: bytes | memoryview) -> None:
         """Write in place, past the mapping, so that a full disk is an error."""
@@ -138,6 +147,14 @@ class Disk:
         facts = os.statvfs(path)
         total = facts.f_blocks * facts.f_frsize
         return DiskUsage(total, total - facts.f_bfree * facts.f_frsize, facts.f_bavail * facts.f_frsize)
+
+
+def _map(path: Path, writable: bool) -> mmap.mmap:
+    handle = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+    try:
+        return mmap.mmap(handle, 0, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ, **_NO_DESCRIPTOR)
+    finally:
+        os.close(handle)
 
 
 def _open_new(path: Path) -> tuple[int, bool]:

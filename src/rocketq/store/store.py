@@ -62,6 +62,7 @@ class Store:
         self.announcer = Announcer(self.writer, self.log, self.dispatcher, self.queries, lambda: self.visible_to)
         self.points = PointKeeper(config, self.disk, self.log, self.queues, self.index, self.writer)
         self.queries.on_damaged_unit = self.points.distrust
+        self.disk.on_pressure = self._drop_mappings
         self.retention = Retention(config, self.disk, self.log, self._after_deletion)
         self.report = RecoveryReport()
         self._directory_lock: DirectoryLock | None = None
@@ -336,6 +337,11 @@ class Store:
             self.index.drop_idle_mappings()
             for queue in self.queues:
                 queue.drop_idle_mappings()
+
+    def _drop_mappings(self) -> None:
+        """All but those in use this moment: the second time nothing has been used since the first."""
+        self.drop_idle_mappings()
+        self.drop_idle_mappings()
 
     # Deleting
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import cast
 
@@ -71,11 +72,21 @@ class Writer:
         with self.lock:
             self._locked_since_ms = self._clock.monotonic_ms() or 1
             try:
-                return self._append_locked(message, batch)
+                return self._append_with_descriptors(message, batch)
             except OSError as error:
                 return self._failed(error)
             finally:
                 self._locked_since_ms = 0
+
+    def _append_with_descriptors(self, message: NewMessage, batch: Batch | None) -> AppendResult:
+        """Files must be made and reserved, which needs descriptors: when none is left, idle mappings make room."""
+        try:
+            return self._append_locked(message, batch)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        self._log.disk.on_pressure()
+        return self._append_locked(message, batch)
 
     def _failed(self, error: OSError) -> AppendResult:
         if self._log.sync_failure is not None:

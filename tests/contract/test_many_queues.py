@@ -1,0 +1,36 @@
+"""More queues than a process may have open files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+SCRIPT = """
+    import resource, sys
+    from pathlib import Path
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    from rocketq.model import NewMessage
+    from rocketq.store import AppendStatus, Store, StoreConfig
+
+    config = StoreConfig(
+        root=Path(sys.argv[1]), segment_bytes=1 << 20, message_bytes_max=1 << 16, index_slots=100, index_units=1000,
+        queue_file_bytes=2000,
+    )
+    for _ in range(2):
+        with Store.open(config) as store:
+            for number in range(400):
+                result = store.append(NewMessage(topic="Many", queue_id=number, body=b"x"))
+                assert result.status is AppendStatus.OK, result
+            counts = {store.read("Many", number, 0).count for number in range(400)}
+            print(counts)
+"""
+
+
+def test_a_store_has_more_queues_than_descriptors(tmp_path: Path) -> None:
+    """Goal: a mapping that fails for want of descriptors lets idle ones go; every queue is written and read."""
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path / "store")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["{1}", "{2}"]
