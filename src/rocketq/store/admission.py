@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 
@@ -18,7 +19,6 @@ TOPIC_LENGTH_MAX = 127
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 IPV6_BYTES_MORE = 24  # two hosts of 20 bytes instead of 8
 BLANK_BYTES = 8
-_NUMBER_BITS = {"flag": 32, "sys_flag": 32, "reconsume_times": 32, "born_ms": 64, "prepared_offset": 64}
 
 
 class Health:
@@ -53,6 +53,7 @@ def find_fault(message: NewMessage, config: StoreConfig) -> AppendResult | None:
     return None
 
 
+@functools.lru_cache(maxsize=4096)
 def _topic_fault(topic: str) -> str | None:
     if not TOPIC_PATTERN.fullmatch(topic):
         return f"topic {topic!r} may hold letters, digits, _ - % and | only"
@@ -63,9 +64,14 @@ def _topic_fault(topic: str) -> str | None:
 
 def _number_fault(message: NewMessage) -> str | None:
     """Numbers come from remote clients; a record has 4 or 8 bytes for each."""
-    for name, bits in _NUMBER_BITS.items():
-        value = getattr(message, name)
-        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+    for name, value, bits in (
+        ("flag", message.flag, 32),
+        ("sys_flag", message.sys_flag, 32),
+        ("reconsume_times", message.reconsume_times, 32),
+        ("born_ms", message.born_ms, 64),
+        ("prepared_offset", message.prepared_offset, 64),
+    ):
+        if value.bit_length() >= bits and not (value < 0 and value == -(1 << bits - 1)):
             return f"{name} {value} does not fit in {bits} bits"
     return None
 
