@@ -20,6 +20,7 @@ from rocketq.kernel.queue_units import (
 )
 from rocketq.store.commit_log import LogRange
 from rocketq.store.config import PAGE_BYTES, UNIT_BYTES
+from rocketq.store.digests import Digest
 from rocketq.store.disk import Disk
 from rocketq.store.segments import SegmentDirectory
 
@@ -53,6 +54,7 @@ class ConsumeQueue:
         self._used: set[int] = set()
         self._reserved: dict[int, int] = {}
         self._swept_offset = UNKNOWN
+        self._digests: dict[int, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
         return f"{self.topic}/{self.queue_id}"
@@ -142,6 +144,7 @@ class ConsumeQueue:
         """The queue's first known message has this offset. Empty units before it in its file become fillers, as other
         brokers take zeros for the end of the queue."""
         self.tail.detach()
+        self._digests = {}
         self.tail.next_offset = queue_offset
         self.min_offset = queue_offset
         self.make_room(1)
@@ -164,9 +167,40 @@ class ConsumeQueue:
 
     def put_at(self, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
         """Overwrite a unit there is."""
+        self._rewritten_from(queue_offset)
         units = self.file_at(queue_offset)
         assert units is not None
         put_unit_at(units, queue_offset - units.base, log_offset, size, tags_code)
+
+    # Checksums
+
+    def digest(self) -> tuple[Digest, ...]:
+        """Start, covered end (both in bytes of the endless queue) and CRC-32 of every file, up to the last unit."""
+        end = self.end_offset * UNIT_BYTES
+        for start in self.files:
+            upto, crc = self._digests.get(start, (start, 0))
+            stop = min(end, start + self.files.file_bytes)
+            units = self.file_at(start // UNIT_BYTES) if upto < stop else None
+            if units is not None:
+                self._digests[start] = (stop, units.crc32(upto - start, stop - start, crc))
+        self._digests = {start: done for start, done in self._digests.items() if start in self.files}
+        return tuple((start, *done) for start, done in sorted(self._digests.items()))
+
+    def matches(self, digests: Sequence[Digest]) -> bool:
+        """Whether the files hold what they held when the digests were taken; those that are gone are not missed."""
+        for start, upto, crc in digests:
+            units = self.file_at(start // UNIT_BYTES)
+            if units is not None and units.crc32(0, upto - start, 0) != crc:
+                return False
+        return True
+
+    def trust(self, digests: Sequence[Digest]) -> None:
+        """Carry these checksums on."""
+        self._digests = {start: (upto, crc) for start, upto, crc in digests if start in self.files}
+
+    def _rewritten_from(self, queue_offset: int) -> None:
+        """Units were changed in place: their files' checksums start over."""
+        self._digests = {start: done for start, done in self._digests.items() if done[0] <= queue_offset * UNIT_BYTES}
 
     # Bounds
 
@@ -218,6 +252,7 @@ class ConsumeQueue:
     def cut_at(self, queue_offset: int) -> int:
         """End the queue at `queue_offset`: later files go, the rest of its file is zeroed and synced. Bytes cleared."""
         self.tail.detach()
+        self._rewritten_from(queue_offset)
         keep = self._start_of(queue_offset)
         cleared = 0
         for start in list(self.files):

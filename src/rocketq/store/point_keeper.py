@@ -96,4 +96,4 @@ class PointKeeper:
 
 def _state_of(queue: ConsumeQueue) -> QueueState:
     log_offset, size, _ = queue.last_unit() or (0, 0, 0)
-    return QueueState(queue.topic, queue.queue_id, queue.min_offset, queue.end_offset, log_offset, size)
+    return QueueState(queue.topic, queue.queue_id, queue.min_offset, queue.end_offset, log_offset, size, queue.digest())

@@ -159,7 +159,7 @@ class Recovery:
             return "the log's last record is not the one of the recovery point"
         if clean and (changed := self._changed_since_point()) is not None:
             return f"{changed} was changed after the store was closed"
-        return self._doubt_queues(point)
+        return self._doubt_queues(point, clean=clean)
 
     def _changed_since_point(self) -> Path | None:
         """A file that was written to after the recovery point: nobody does that to a closed store but by hand."""
@@ -181,7 +181,7 @@ class Recovery:
             return False
         return zlib.crc32(segment.bytes_at(at, view.size)) == point.last_record_crc
 
-    def _doubt_queues(self, point: RecoveryPoint) -> str | None:
+    def _doubt_queues(self, point: RecoveryPoint, *, clean: bool) -> str | None:
         for state in point.queues:
             queue = self._queues.get(state.topic, state.queue_id)
             if queue is None:
@@ -194,6 +194,8 @@ class Recovery:
                 state.last_size,
             ):
                 return f"queue {queue!r} does not end as the recovery point says"
+            if not clean and not queue.matches(state.digests):
+                return f"queue {queue!r} is not what it was at the recovery point"
         return None
 
     def _restore(self, point: RecoveryPoint, *, clean: bool) -> None:
@@ -205,6 +207,7 @@ class Recovery:
                 continue
             queue.tail.next_offset = queue.flushed_offset = state.end_offset
             queue.min_offset = state.min_offset
+            queue.trust(state.digests)
             queue.tail.log_end = (
                 state.last_log_offset + state.last_size if state.last_size < 0x7FFFFFFF else state.last_log_offset
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class QueueState:
     end_offset: int
     last_log_offset: int
     last_size: int
+    digests: tuple[Digest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class RecoveryPoint:
             body: dict[str, Any] = json.loads(text)
             if body.pop("version") != VERSION:
                 raise ValueError("it is of another version")
-            body["queues"] = tuple(QueueState(*item) for item in body["queues"])
+            body["queues"] = tuple(_queue_state(item) for item in body["queues"])
             body["index"] = tuple(IndexState(*item) for item in body["index"])
             body["holes"] = tuple((start, end) for start, end in body["holes"])
             body["index_shape"] = tuple(body["index_shape"])
@@ -83,3 +84,8 @@ class RecoveryPoint:
         except (ValueError, KeyError, TypeError) as error:
             log.warning("the recovery point cannot be used (%s): the log is walked instead", error)
             return None
+
+
+def _queue_state(item: list[Any]) -> QueueState:
+    *plain, digests = item
+    return replace(QueueState(*plain), digests=tuple((start, upto, crc) for start, upto, crc in digests))
