@@ -341,6 +341,23 @@ def test_index_files_deleted_by_hand_are_rebuilt(healthy_of: HealthyOf, variant:
     reopen_again_and_again(healthy)
 
 
+@most_variants
+@pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
+def test_an_index_slot_that_runs_ahead_of_the_count_costs_no_key(
+    healthy_of: HealthyOf, variant: str, which: int
+) -> None:
+    """Goal: a kill, or a torn sector, between a key's slot and the file's count leaves a slot that points to a unit
+    which was never counted: the older keys of that slot must be found all the same."""
+    healthy = healthy_of(variant)
+    path = raw_store.index_files(healthy.config)[which]
+    data = bytearray(path.read_bytes())
+    used = [at for at in range(40, 40 + 4 * healthy.config.index_slots, 4) if any(data[at : at + 4])]
+    for at in used[:10]:
+        data[at : at + 4] = data[36:40]
+    path.write_bytes(data)
+    reopen_again_and_again(healthy)
+
+
 @every_variant
 @pytest.mark.parametrize("missing", [True, False], ids=["missing", "zero"])
 def test_a_checkpoint_that_is_gone_costs_nothing(healthy_of: HealthyOf, variant: str, missing: bool) -> None:
