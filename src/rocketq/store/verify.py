@@ -3,12 +3,9 @@ changed, and no broker is needed."""
 
 from __future__ import annotations
 
-import enum
-import mmap
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from rocketq.errors import StoreError
 from rocketq.kernel.buffers import MappedBuffer
@@ -17,6 +14,7 @@ from rocketq.kernel.queue_units import FILLER_SIZE, QueueTail, unit_at
 from rocketq.kernel.reader import LogMap
 from rocketq.kernel.records import BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
 from rocketq.kernel.scanner import Scanner, check_index_units
+from rocketq.store.checked_queue import CheckedQueue
 from rocketq.store.checkpoint import Checkpoint
 from rocketq.store.commit_log import LogRange
 from rocketq.store.config import DEFAULT_DELAY_LEVELS, UNIT_BYTES, parse_delay_levels
@@ -25,51 +23,10 @@ from rocketq.store.dispatch import safe_topic
 from rocketq.store.index_shape import find_index_shape
 from rocketq.store.recovery_point import FILE_NAME, RecoveryPoint
 from rocketq.store.segments import SegmentDirectory
+from rocketq.store.verify_report import Finding, Severity, VerifyReport
 
 STEP_BYTES = 8 << 20
 FINDINGS_MAX = 1000
-
-
-class Severity(enum.Enum):
-    """An error is damage. A repair is what the next opening mends by itself, as after a crash."""
-
-    ERROR = "error"
-    REPAIR = "repair"
-    NOTE = "note"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    severity: Severity
-    where: str
-    what: str
-
-
-@dataclass(slots=True)
-class VerifyReport:
-    """What was looked at, and what is wrong with it."""
-
-    root: str
-    cleanly_stopped: bool = True
-    log_start: int = 0
-    log_end: int = 0
-    segments: int = 0
-    records: int = 0
-    queues: int = 0
-    queue_units: int = 0
-    index_files: int = 0
-    index_units: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    findings_left_out: int = 0
-
-    @property
-    def ok(self) -> bool:
-        return not any(finding.severity is Severity.ERROR for finding in self.findings)
-
-    def to_json(self) -> dict[str, Any]:
-        body = asdict(self)
-        body["findings"] = [{**asdict(item), "severity": item.severity.value} for item in self.findings]
-        return {"ok": self.ok, **body}
 
 
 class Verifier:
@@ -421,50 +378,3 @@ class Verifier:
                 self._lagging("checkpoint", f"{name} time {time_ms} is behind the last message's store time {last_ms}")
         if point.confirm_offset > self.report.log_end or point.confirm_offset < 0 or point.master_flushed_offset < 0:
             self._error("checkpoint", f"confirm offset {point.confirm_offset} is outside the log")
-
-
-class CheckedQueue:
-    """A queue's files, read only, behind the same tail that the scanner compares with."""
-
-    def __init__(self, topic: str, queue_id: int, path: Path, file_bytes: int, disk: Disk) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.files = SegmentDirectory(path, file_bytes, disk)
-        self.files.load()
-        self._disk = disk
-        self._mapped: dict[int, MappedBuffer] = {}
-        self.tail = QueueTail(topic.encode(), queue_id, self)
-        self.tail.next_offset = -1
-        self.first_seen: int | None = None
-        self.lacking = 0
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.queue_id}"
-
-    def file_at(self, queue_offset: int) -> MappedBuffer | None:
-        start = self.files.start_of(queue_offset * UNIT_BYTES)
-        if start not in self.files:
-            return None
-        if start not in self._mapped:
-            if self.files.size_of(start) != self.files.file_bytes:
-                return None
-            self._mapped = {
-                start: MappedBuffer(self._disk.map(self.files.path_of(start), writable=False), start // UNIT_BYTES)
-            }
-        return self._mapped[start]
-
-    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
-        units = self.file_at(queue_offset)
-        return None if units is None else cast(tuple[int, int, int], unit_at(units, queue_offset - units.base))
-
-    def make_room(self, count: int) -> None:
-        self.tail.room_end = 1 << 60
-
-    def attach_file(self) -> None:
-        """The file of the next unit, or an empty stand-in where it is missing."""
-        offset = self.tail.next_offset
-        units = self.file_at(offset)
-        if units is None:
-            first = self.files.start_of(offset * UNIT_BYTES) // UNIT_BYTES
-            units = MappedBuffer(mmap.mmap(-1, self.files.file_bytes), first)
-        self.tail.attach(units, 1 << 60)
