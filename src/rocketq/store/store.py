@@ -29,8 +29,9 @@ from rocketq.store.index_rebuild import IndexRebuild
 from rocketq.store.point_keeper import PointKeeper
 from rocketq.store.queries import Queries, RecordFilter, UnitFilter
 from rocketq.store.queue_table import QueueTable
-from rocketq.store.recovery import Progress, Recovery, RecoveryReport
+from rocketq.store.recovery import Progress, Recovery
 from rocketq.store.recovery_point import RecoveryPoint
+from rocketq.store.recovery_report import RecoveryReport
 from rocketq.store.results import AppendResult, AppendStatus, QueryResult, ReadResult
 from rocketq.store.retention import DiskState, Retention
 from rocketq.store.writer import Writer
