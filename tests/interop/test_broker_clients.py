@@ -1,0 +1,234 @@
+"""Apache's clients and tools with our NameServer and our broker; our broker with Apache's NameServer."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .apache import SMALL_FILES, ApacheNameServer, free_broker_port
+from .release import ApacheUnavailable, Release, obtain
+
+pytestmark = pytest.mark.interop
+
+START_SECONDS_MAX = 20
+RUN_SECONDS_MAX = 120
+TOOL_SECONDS_MAX = 60
+VERSIONS = ["4.9.7", "5.3.3"]
+SETTINGS = {
+    **SMALL_FILES,
+    "mappedFileSizeConsumeQueue": str(20 * 5_000),
+    "maxMessageSize": str(1 << 20),
+    "diskMaxUsedSpaceRatio": "95",
+    "diskSpaceWarningLevelRatio": "0.99",
+    "diskSpaceCleanForciblyRatio": "0.98",
+    "brokerName": "broker-a",
+    "traceTopicEnable": "true",
+}
+
+
+class Ours:
+    """`rocketq` in a process, and Apache's client and tools talking to it."""
+
+    def __init__(self, release: Release, folder: Path) -> None:
+        self.release = release
+        self._folder = folder
+        self._ready = folder / "ready.json"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.addresses: dict[str, str] = {}
+        self._ports: list[str] = ["--namesrv-port", "0", "--broker-port", "0"]
+
+    def up(self) -> None:
+        self.start("up", "--data-dir", str(self._folder / "data"), *self._ports)
+        ports = [self.addresses[name].rpartition(":")[2] for name in ("namesrv", "broker-a")]
+        self._ports = ["--namesrv-port", ports[0], "--broker-port", ports[1]]  # the same after a restart
+
+    def start(self, *arguments: str) -> None:
+        self._ready.unlink(missing_ok=True)
+        changes = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "rocketq", *arguments, *changes, "--ready-file", str(self._ready)]
+        with (self._folder / "ours.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not self._ready.exists():
+            assert self._process.poll() is None, self.log()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        self.addresses |= json.loads(self._ready.read_text())["addresses"]
+
+    def log(self) -> str:
+        return (self._folder / "ours.log").read_text()[-4000:]
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            assert self._process.wait(15) == 0, self.log()
+            self._process = None
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def clients(self, mode: str, topic: str) -> dict[str, str]:
+        """What a program with Apache's client says about a scenario (java/Clients.java)."""
+        home = self._folder / "client-home"
+        home.mkdir(exist_ok=True)
+        command = [*self.release.java(heap_mb=256, home=home), "Clients", mode, self.addresses["namesrv"], topic]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX)
+        assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:] + self.log()
+        return dict(line.split(" ", 1) for line in ran.stdout.splitlines())
+
+    def mqadmin(self, *arguments: str) -> str:
+        """What Apache's tool prints for a command."""
+        home = self._folder / "tools-home"
+        (home / "conf").mkdir(parents=True, exist_ok=True)
+        (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
+        command = [*self.release.java(heap_mb=128, home=home), "org.apache.rocketmq.tools.command.MQAdminStartup"]
+        ran = subprocess.run(
+            [*command, *arguments, "-n", self.addresses["namesrv"]],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TOOL_SECONDS_MAX,
+            env={"ROCKETMQ_HOME": str(home)},
+            cwd=home,
+        )
+        said = ran.stdout + ran.stderr
+        assert "Exception" not in said, said
+        return ran.stdout
+
+
+Begin = Callable[[str], Ours]
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[Begin]:
+    started: list[Ours] = []
+
+    def begin(version: str) -> Ours:
+        try:
+            started.append(Ours(obtain(version), tmp_path))
+        except ApacheUnavailable as reason:
+            pytest.skip(str(reason))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.stop()
+
+
+@pytest.mark.parametrize("version", ["4.7.1", *VERSIONS])
+def test_apaches_clients_produce_and_consume(version: str, ours: Begin) -> None:
+    """Goal: every way of sending, consuming at once and in order, clustering and broadcast, tags, a new topic; members
+    that come and go; and a restart, gentle or not, after which groups go on where they were."""
+    cluster = ours(version)
+    cluster.up()
+    assert cluster.clients("produce", "Fresh") == {"sent": "85", "queues": "4"}
+    assert cluster.clients("consume", "Fresh") == {
+        "all": "85",
+        "tagged": "35",
+        "ordered": "85",
+        "disorder": "0",
+        "broadcast": "85 85",
+        "lite": "85",
+    }
+    assert cluster.clients("rebalance", "Fresh") == {"shared": "2 2", "quick": "true", "later": "20"}
+    cluster.stop()
+    cluster.up()
+    assert cluster.clients("resume", "Fresh") == {"again": "0"}
+    cluster.kill()
+    cluster.up()
+    assert cluster.clients("resume", "Fresh")["again"] == "0"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_our_broker_registers_with_apaches_name_server(version: str, ours: Begin, tmp_path: Path) -> None:
+    cluster = ours(version)
+    work = tmp_path / "nameserver"
+    work.mkdir()
+    with ApacheNameServer(cluster.release, work=work) as names:
+        cluster.addresses["namesrv"] = names.address
+        data = str(tmp_path / "data")
+        cluster.start("broker", "-n", names.address, "--port", str(free_broker_port()), "--data-dir", data)
+        assert cluster.addresses["broker-a"] in cluster.mqadmin("clusterList")
+        assert cluster.clients("produce", "Fresh") == {"sent": "85", "queues": "4"}
+        assert cluster.clients("rebalance", "Fresh")["later"] == "20"
+        cluster.stop()
+        assert "broker-a" not in cluster.mqadmin("clusterList")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_apaches_tools_work(version: str, ours: Begin) -> None:
+    """Goal: the commands operators use every day print what is so."""
+    cluster = ours(version)
+    cluster.up()
+    addr = cluster.addresses["broker-a"]
+    cluster.clients("produce", "Fresh")
+    cluster.clients("rebalance", "Fresh")  # leaves a group with offsets
+
+    listed = cluster.mqadmin("clusterList")
+    assert re.search(rf"DefaultCluster\s+broker-a\s+0\s+{addr}", listed), listed
+    status = cluster.mqadmin("brokerStatus", "-b", addr)
+    assert re.search(r"msgPutTotalTodayNow\s*:?\s*10[5-9]", status), status
+    config = cluster.mqadmin("getBrokerConfig", "-b", addr)
+    assert re.search(r"brokerName\s*=\s*broker-a", config), config
+    assert "success" in cluster.mqadmin("updateBrokerConfig", "-b", addr, "-k", "traceOn", "-v", "false")
+    assert re.search(r"traceOn\s*=\s*false", cluster.mqadmin("getBrokerConfig", "-b", addr))
+
+    assert "success" in cluster.mqadmin("updateTopic", "-b", addr, "-t", "Made", "-r", "3", "-w", "3")
+    assert re.search(r'"readQueueNums":\s*3', cluster.mqadmin("topicRoute", "-t", "Made"))
+    assert "Fresh" in cluster.mqadmin("topicList")
+    rows = re.findall(r"^broker-a\s+\d+\s+0\s+(\d+)", cluster.mqadmin("topicStatus", "-t", "Fresh"), re.MULTILINE)
+    assert sum(map(int, rows)) == 105
+    assert "success" in cluster.mqadmin("updateTopicPerm", "-b", addr, "-t", "Made", "-p", "4")
+    assert "success" in cluster.mqadmin("deleteTopic", "-c", "DefaultCluster", "-t", "Made")
+    assert "Made" not in cluster.mqadmin("topicList").split()
+    assert "DefaultCluster" in cluster.mqadmin("topicClusterList", "-t", "Fresh")
+
+    progress = cluster.mqadmin("consumerProgress", "-g", "clients-shared")
+    assert re.search(r"Diff Total:\s*0", progress), progress
+    assert "clients-shared" in cluster.mqadmin("consumerProgress")
+    made = cluster.mqadmin("updateSubGroup", "-b", addr, "-g", "made-group", "-r", "5")
+    assert "success" in made, made
+    assert re.search(r"retryMaxTimes\s*=\s*5", cluster.mqadmin("getConsumerConfig", "-g", "made-group"))
+    assert "success" in cluster.mqadmin("deleteSubGroup", "-b", addr, "-g", "made-group")
+    reset = cluster.mqadmin("resetOffsetByTime", "-g", "clients-shared", "-t", "Fresh", "-s", "0")
+    assert "broker-a" in reset, reset
+    progress = cluster.mqadmin("consumerProgress", "-g", "clients-shared")
+    assert re.search(r"Diff Total:\s*105", progress), progress
+
+    found = cluster.mqadmin("queryMsgByKey", "-t", "Fresh", "-k", "key-sync-3")
+    match = re.search(r"^(\w{32,56})\s+(\d)\s+(\d+)", found, re.MULTILINE)
+    assert match, found
+    unique, queue_id, offset = match.groups()
+    shown = cluster.mqadmin("queryMsgByUniqueKey", "-t", "Fresh", "-i", unique)
+    assert re.search(rf"Queue Offset:\s*{offset}", shown), shown
+    by_offset = cluster.mqadmin("queryMsgByOffset", "-t", "Fresh", "-b", "broker-a", "-i", queue_id, "-o", offset)
+    message_id = re.search(r"OffsetID:\s*(\w{32})", by_offset)
+    assert message_id, by_offset
+    by_id = cluster.mqadmin("queryMsgById", "-t", "Fresh", "-i", message_id[1])
+    assert "key-sync-3" in by_id
+    assert cluster.mqadmin("printMsg", "-t", "Fresh", "-s", "TagB").count("TagB") >= 35
+    entries = cluster.mqadmin("queryCq", "-t", "Fresh", "-q", "0", "-i", "0", "-c", "3", "-b", addr)
+    assert re.search(r'"?physicOffset"?', entries), entries
+
+    for command in ("cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"):
+        assert "success" in cluster.mqadmin(command, "-b", addr)
+    assert "clients-shared" in cluster.mqadmin("brokerConsumeStats", "-b", addr)
+    cluster.mqadmin("sendMsgStatus", "-b", "broker-a", "-c", "3", "-s", "16")
+    cluster.mqadmin("checkMsgSendRT", "-t", "Fresh", "-a", "3", "-s", "16")
+    assert "SEND_OK" in cluster.mqadmin("sendMessage", "-t", "Fresh", "-p", "by hand")
+    assert "Fresh" in cluster.mqadmin("statsAll", "-t", "Fresh")
+    cluster.mqadmin("producer", "-b", addr)
+    for command in ("exportMetadata", "exportConfigs", "exportMetrics"):
+        assert "success" in cluster.mqadmin(command, "-c", "DefaultCluster", "-f", str(cluster._folder / "export"))
