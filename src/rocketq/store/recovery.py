@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import cast
 
 from rocketq.errors import StoreError
 from rocketq.kernel.index_units import IndexTail
-from rocketq.kernel.records import BLANK, MESSAGE, RecordView, find_next_record
+from rocketq.kernel.records import BLANK, MESSAGE
 from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import UNIT_BYTES, StoreConfig
 from rocketq.store.consume_queue import UNKNOWN, ConsumeQueue
@@ -23,6 +22,7 @@ from rocketq.store.point_trust import PointTrust
 from rocketq.store.queue_table import QueueTable
 from rocketq.store.recovery_point import RecoveryPoint
 from rocketq.store.recovery_report import RecoveryReport
+from rocketq.store.resync import next_good_record
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ class Recovery:
             if state == BLANK:
                 position = good_end = base + config.segment_bytes
                 continue
-            following = self._resync(position)
+            following = next_good_record(files, self._log.segment, position)
             if following is None:
                 break
             self._add_hole(LogRange(position, following), "the bytes there are no record")
@@ -193,20 +193,6 @@ class Recovery:
             self.report.note(f"{scanner.bad_crc} record(s) have a damaged body, the last at {scanner.bad_crc_offset}: "
                              "they are kept and never served")  # fmt: skip
         return good_end
-
-    def _resync(self, position: int) -> int | None:
-        """Where the next good record behind damage starts, in this file or a later one."""
-        files, view = self._log.files, RecordView()
-        base: int | None = files.start_of(position)
-        while base is not None:
-            segment = self._log.segment(base)
-            first = max(position + 1 - base, 0)
-            for low, high in files.disk.data_ranges(files.path_of(base), first):
-                found = find_next_record(segment, max(low - 7, first), high, view)  # its size may start with zeros
-                if found >= 0:
-                    return base + cast(int, found)
-            base = files.after(base)
-        return None
 
     def _add_hole(self, hole: LogRange, why: str) -> None:
         if hole.size <= 0:

@@ -12,7 +12,7 @@ from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.index_units import IndexTail
 from rocketq.kernel.queue_units import FILLER_SIZE, QueueTail, unit_at
 from rocketq.kernel.reader import LogMap
-from rocketq.kernel.records import BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
+from rocketq.kernel.records import BLANK, MESSAGE, first_nonzero
 from rocketq.kernel.scanner import Scanner, check_index_units
 from rocketq.store.checked_queue import CheckedQueue
 from rocketq.store.checkpoint import Checkpoint
@@ -22,6 +22,7 @@ from rocketq.store.disk import Disk
 from rocketq.store.dispatch import safe_topic
 from rocketq.store.index_shape import find_index_shape
 from rocketq.store.recovery_point import FILE_NAME, RecoveryPoint
+from rocketq.store.resync import next_good_record
 from rocketq.store.segments import SegmentDirectory
 from rocketq.store.verify_report import Finding, Severity, VerifyReport
 
@@ -146,7 +147,7 @@ class Verifier:
                 position = base + size
                 end = position if state == BLANK or segment.size == size else end
                 continue
-            following = self._next_good(position)
+            following = next_good_record(files, self._segment, position)
             if following is None:
                 break
             self._error(f"log offset {position}", f"{following - position} bytes are no record")
@@ -166,18 +167,6 @@ class Verifier:
             )
         if scanner.doubtful:
             self._lagging(f"log offset {end}", "the last record(s) have a damaged body")
-
-    def _next_good(self, position: int) -> int | None:
-        base: int | None = self._files.start_of(position)
-        view = RecordView()
-        while base is not None:
-            segment, first = self._segment(base), max(position + 1 - base, 0)
-            for low, high in self._disk.data_ranges(self._files.path_of(base), first):
-                found = find_next_record(segment, max(low - 7, first), high, view)
-                if found >= 0:
-                    return base + cast(int, found)
-            base = self._files.after(base)
-        return None
 
     def _check_tail(self, end: int) -> None:
         """Behind the last record there is nothing but zeros."""
