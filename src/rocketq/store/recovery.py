@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 
 from rocketq.errors import StoreError
 from rocketq.kernel.index_units import IndexTail
@@ -133,7 +134,12 @@ class Recovery:
         self._watch_index_gaps([file.tail for file in self._index.files if file.tail.count > 1])
 
     def _watch_index_gaps(self, tails: list[IndexTail]) -> None:
-        """The walk tells of the first record with keys behind each index file: it must be the next file's first."""
+        """The walk tells of the first record with keys behind each index file: it must be the next file's first. A file
+        that is not full although another follows may have lost its last keys: those between the two are indexed again.
+        """
+        for tail, following in pairwise(tails):
+            if not tail.full:
+                self._index_gaps.append(LogRange(tail.end_offset, following.begin_offset + 1))
         begins = [tail.begin_offset for tail in tails[1:]]
         ends = [tail.end_offset for tail in tails[:-1]]
         scanner = self._scanner
@@ -257,7 +263,7 @@ class Recovery:
         if 0 <= keyed_from < first.begin_offset:
             gaps = [LogRange(keyed_from, first.begin_offset + 1), *gaps]
         if gaps:
-            self.report.lack_index(LogRange(gaps[0].start, gaps[-1].end))
+            self.report.lack_index(LogRange(min(gap.start for gap in gaps), max(gap.end for gap in gaps)))
 
 
 def _written_end(queue: ConsumeQueue, start: int) -> int:
