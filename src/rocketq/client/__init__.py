@@ -1,0 +1,40 @@
+"""The client: asyncio first, with a facade of the same shape for everybody else."""
+
+from rocketq.client.aio import AsyncAdmin, Puller, PullResult, PullStatus, Sender, Session, SessionConfig
+from rocketq.client.core.messages import Message, SendResult, SendStatus, StoredMessage
+from rocketq.client.core.progress import GroupStatus, QueueLag
+from rocketq.client.core.resets import OffsetChange, ResetTo
+from rocketq.client.errors import (
+    ClientError,
+    GroupOnlineError,
+    MessageInvalidError,
+    NoQueueError,
+    NotFoundError,
+    PartlyFailedError,
+)
+from rocketq.client.sync import Admin
+
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "ClientError",
+    "GroupOnlineError",
+    "GroupStatus",
+    "Message",
+    "MessageInvalidError",
+    "NoQueueError",
+    "NotFoundError",
+    "OffsetChange",
+    "PartlyFailedError",
+    "PullResult",
+    "PullStatus",
+    "Puller",
+    "QueueLag",
+    "ResetTo",
+    "SendResult",
+    "SendStatus",
+    "Sender",
+    "Session",
+    "SessionConfig",
+    "StoredMessage",
+]

@@ -1,0 +1,189 @@
+"""Consumer groups, for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypedDict, Unpack
+
+from rocketq.client.aio.broker_directory import BrokerDirectory
+from rocketq.client.aio.group_lookup import GroupLookup
+from rocketq.client.aio.queue_positions import QueuePositions
+from rocketq.client.aio.scatter import Outcomes, on_each, outcomes
+from rocketq.client.aio.session import Session
+from rocketq.client.core.progress import GroupStatus, merge_connections, queue_lags
+from rocketq.client.core.routes import subscribe_queues
+from rocketq.client.errors import NotFoundError
+from rocketq.errors import ConfigError, RocketQError
+from rocketq.protocol.bodies.connections import Connection, ConsumerConnections, ProducerConnections
+from rocketq.protocol.bodies.groups import GroupConfig
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.running import RunningConsumer
+from rocketq.protocol.bodies.stats import ConsumeStats, QueueProgress
+from rocketq.protocol.bodies.topics import QueueRange
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.failures import ConsumerNotOnline, InternalFailure, TopicNotFound
+from rocketq.protocol.headers import membership
+from rocketq.protocol.headers.groups import ConsumeStatsRequest, DeleteGroupRequest
+from rocketq.protocol.headers.nameserver import ForgetTopicRequest
+from rocketq.protocol.headers.topics import DeleteTopicRequest
+from rocketq.protocol.headers.wire import Header
+from rocketq.protocol.names import dlq_topic, group_fault, retry_topic
+
+RUNNING_INFO_FACTOR = 3
+"""A broker asks the member in turn, which takes longer than other requests."""
+
+
+class GroupChanges(TypedDict, total=False):
+    """What can be set of a group; what is left out stays as it is."""
+
+    consume_enable: bool
+    consume_from_min_enable: bool
+    consume_broadcast_enable: bool
+    retry_queue_count: int
+    retry_max: int
+    broker_id: int
+    slow_consumer_broker_id: int
+    notify_changes: bool
+
+
+class AsyncGroups:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._directory = BrokerDirectory(session)
+        self._lookup = GroupLookup(session)
+        self._positions = QueuePositions(session)
+
+    async def list(self) -> dict[str, dict[str, GroupConfig]]:
+        """Every configured group, and its settings by broker name."""
+        return await self._lookup.configs(await self._directory.masters())
+
+    async def set(
+        self, group: str, *, cluster: str | None = None, broker: str | None = None, **changes: Unpack[GroupChanges]
+    ) -> dict[str, GroupConfig]:
+        """Make or change a group on every master, on those of a cluster, or on one broker; what it is there then."""
+        if (fault := group_fault(group)) is not None:
+            raise ConfigError(fault)
+        masters = await self._directory.masters(cluster, broker)
+        known = (await self._lookup.configs(masters)).get(group, {})
+        wanted = {name: replace(known.get(name, GroupConfig(group=group)), **changes) for name in masters}
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        calls = {
+            name: self._session.call(addr, None, code=code, body=wanted[name].encode())
+            for name, addr in masters.items()
+        }
+        await on_each(calls)
+        return wanted
+
+    async def delete(
+        self, group: str, *, cluster: str | None = None, keep_offsets: bool = False, dead_letters: bool = False
+    ) -> tuple[str, ...]:
+        """From its brokers, with its retry topic; dead letters stay unless they are to go too. Names the brokers."""
+        masters = await self._directory.masters(cluster)
+        configured = (await self._lookup.configs(masters)).get(group, {})
+        if not configured:
+            raise NotFoundError("consumer group", group)
+        request = DeleteGroupRequest(group=group, clean_offset=not keep_offsets)
+        extra = {"removeOffset": "false" if keep_offsets else "true"}  # as 4.9 spells it
+        addrs = {name: masters[name] for name in configured}
+        await on_each({name: self._session.call(addr, request, extra=extra) for name, addr in addrs.items()})
+        for topic in (retry_topic(group), *([dlq_topic(group)] if dead_letters else [])):
+            drop = DeleteTopicRequest(topic=topic)
+            await on_each({name: self._session.call(addr, drop) for name, addr in addrs.items()})
+            await self._session.tell(ForgetTopicRequest(topic=topic, cluster=cluster))
+        return tuple(addrs)
+
+    async def status(self, group: str) -> GroupStatus:
+        """Members, subscriptions and lag per queue. Brokers that do not answer are named, their queues unknown."""
+        masters = await self._directory.masters()
+        online = await self._on_masters(masters, membership.ConsumerConnectionRequest(group=group))
+        stats = await self._on_masters(masters, ConsumeStatsRequest(group=group))
+        unreachable = _unreachable(online) | _unreachable(stats)
+        if len(unreachable) == len(masters):
+            raise next(iter(stats.failures.values()))
+        connections = merge_connections(ConsumerConnections.decode(answer.body) for answer in online.results.values())
+        parts = [ConsumeStats.decode(answer.body) for answer in stats.results.values()]
+        progress = {queue: found for part in parts for queue, found in part.queues.items()}
+        if connections is None and not progress:
+            await self._lookup.require(group)
+        connections = connections or ConsumerConnections()
+        topics = {*connections.subscriptions, *(queue.topic for queue in progress)}
+        return GroupStatus(
+            group=group,
+            members=connections.connections,
+            consume_type=connections.consume_type,
+            model=connections.model,
+            from_where=connections.from_where,
+            subscriptions=connections.subscriptions,
+            queues=queue_lags(
+                progress,
+                await self._never_committed(group, progress),
+                await self._ranges(topics, progress.keys(), unreachable),
+            ),
+            consume_tps=sum(part.consume_tps for part in parts),
+            unreachable={name: str(error) for name, error in unreachable.items()},
+        )
+
+    async def connections(self, group: str) -> ConsumerConnections:
+        """Who is connected and what they subscribe to; ConsumerNotOnline when nobody is."""
+        masters = await self._directory.masters()
+        found = await self._on_masters(masters, membership.ConsumerConnectionRequest(group=group))
+        merged = merge_connections(ConsumerConnections.decode(answer.body) for answer in found.results.values())
+        if merged is None:
+            raise next(iter((_unreachable(found) or found.failures).values()))
+        return merged
+
+    async def producer_connections(self, group: str) -> tuple[Connection, ...]:
+        """Connected producers of a producer group."""
+        masters = await self._directory.masters()
+        found = await self._on_masters(masters, membership.ProducerConnectionRequest(group=group))
+        if not found.results:
+            error = next(iter(found.failures.values()))
+            raise NotFoundError("producer group", group) if isinstance(error, InternalFailure) else error
+        parts = (ProducerConnections.decode(answer.body) for answer in found.results.values())
+        return tuple({member.client_id: member for part in parts for member in part.connections}.values())
+
+    async def running(self, group: str, client_id: str) -> RunningConsumer:
+        """What a connected member says about itself."""
+        request = membership.RunningInfoRequest(group=group, client_id=client_id)
+        masters = await self._lookup.online_at(group, await self._directory.masters())
+        if not masters:
+            raise NotFoundError("member", client_id, f"nobody of {group} is connected")
+        addr = await self._directory.addr(next(iter(masters)))
+        timeout_ms = RUNNING_INFO_FACTOR * self._session.config.control_timeout_ms
+        return RunningConsumer.decode((await self._session.call(addr, request, timeout_ms=timeout_ms)).body)
+
+    async def _on_masters(self, masters: Mapping[str, str], request: Header) -> Outcomes[str, Command]:
+        return await outcomes({name: self._session.call(addr, request) for name, addr in masters.items()})
+
+    async def _never_committed(
+        self, group: str, progress: Mapping[MessageQueue, QueueProgress]
+    ) -> frozenset[MessageQueue]:
+        """Brokers report 0 for "nothing" too: those are asked about one by one."""
+        unsure = [queue for queue, found in progress.items() if found.consumer_offset == 0]
+        found = await outcomes({queue: self._lookup.committed(group, queue) for queue in unsure})
+        return frozenset(queue for queue in unsure if found.results.get(queue) is None)
+
+    async def _ranges(
+        self, topics: Iterable[str], known: Iterable[MessageQueue], unreachable: Mapping[str, RocketQError]
+    ) -> dict[MessageQueue, QueueRange | None]:
+        """Of queues no broker reported progress for; None where the broker does not answer."""
+        reported = frozenset(known)
+        queues = [queue for topic in topics for queue in await self._queues(topic) if queue not in reported]
+        asked = [queue for queue in queues if queue.broker_name not in unreachable]
+        found = await outcomes({queue: self._positions.bounds(queue) for queue in asked})
+        ranges: dict[MessageQueue, QueueRange | None] = dict.fromkeys(queues)
+        for queue, bounds in found.results.items():
+            ranges[queue] = QueueRange(min_offset=bounds.min_offset, max_offset=bounds.max_offset)
+        return ranges
+
+    async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        try:
+            return subscribe_queues(topic, await self._session.routes.get(topic))
+        except TopicNotFound:
+            return ()
+
+
+def _unreachable(found: Outcomes[str, Command]) -> dict[str, RocketQError]:
+    return {name: error for name, error in found.failures.items() if not isinstance(error, ConsumerNotOnline)}

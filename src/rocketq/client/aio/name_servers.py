@@ -1,0 +1,66 @@
+"""The NameServers a session asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from rocketq.client.aio.scatter import on_each
+from rocketq.client.core.turns import Turns
+from rocketq.errors import ConfigError, RemotingError, UnreachableError
+from rocketq.protocol.command import Command
+from rocketq.remoting.address import split_addr
+
+VARIABLE: Final = "NAMESRV_ADDR"
+_SCHEME: Final = "http://"
+
+
+class Ask(Protocol):
+    """One request to one address; failure answers are raised."""
+
+    async def __call__(self, addr: str, command: Command) -> Command: ...
+
+
+def parse_name_servers(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
+    """`host:port;host:port` or one text each, else what the environment says; ConfigError where that is no address."""
+    given = os.environ.get(VARIABLE, "") if addrs is None else addrs
+    texts = given.replace(",", ";").split(";") if isinstance(given, str) else given
+    found = [text.strip().removeprefix(_SCHEME) for text in texts if text.strip()]
+    for addr in found:
+        split_addr(addr)
+    if not found:
+        raise ConfigError(f"no NameServer was given: name one as host:port, or set {VARIABLE}")
+    return tuple(dict.fromkeys(found))
+
+
+class NameServers:
+    """They know nothing of each other: one is asked, and all are told."""
+
+    def __init__(self, addrs: Sequence[str], ask: Ask) -> None:
+        self._turns = Turns(addrs)
+        self._ask = ask
+
+    @property
+    def addrs(self) -> tuple[str, ...]:
+        return self._turns.addrs
+
+    async def ask(self, command: Command) -> Command:
+        """The answer of the first that gives one, whatever it says; UnreachableError when none does."""
+        failures: list[RemotingError] = []
+        for addr in self._turns.order():
+            try:
+                answer = await self._ask(addr, command)
+            except RemotingError as error:
+                failures.append(error)
+                continue
+            self._turns.answered(addr)
+            return answer
+        if len(failures) == 1:
+            raise failures[0]
+        reasons = "; ".join(str(error) for error in failures)
+        raise UnreachableError(";".join(self.addrs), f"no NameServer answered: {reasons}")
+
+    async def tell(self, command: Command) -> None:
+        """All of them; PartlyFailedError names those that did not take it."""
+        await on_each({addr: self._ask(addr, command) for addr in self.addrs})

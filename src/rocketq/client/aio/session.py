@@ -1,0 +1,115 @@
+"""What producers, consumers and administration share: NameServers, connections, routes, one identity."""
+
+from __future__ import annotations
+
+import os
+import socket
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rocketq.client.aio.name_servers import NameServers, parse_name_servers
+from rocketq.client.aio.route_cache import RouteCache
+from rocketq.client.core.unique_ids import UniqueIds
+from rocketq.protocol.acl import Credentials, sign
+from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.failures import failure_of
+from rocketq.protocol.headers.nameserver import RouteRequest
+from rocketq.protocol.headers.wire import Header
+from rocketq.protocol.requests import make_request
+from rocketq.remoting import ClientTls, ConnectionPool, Dispatcher, Hook
+from rocketq.runtime.clock import Clock, SystemClock
+
+_DONE = (ResponseCode.SUCCESS,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConfig:
+    control_timeout_ms: int = 3_000
+    """For every request but sends and pulls."""
+    route_life_ms: int = 30_000
+    """How long a route is used before it is asked for again."""
+    tls: ClientTls | None = None
+    credentials: Credentials | None = None
+
+
+class Session:
+    """Belongs to the event loop it is first used on; close it there, or use it in an `async with`."""
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        config: SessionConfig | None = None,
+        hooks: Sequence[Hook] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config or SessionConfig()
+        self.clock = clock or SystemClock()
+        self.dispatcher = Dispatcher()
+        """Where consumers will register for what brokers ask of clients."""
+        self.name_servers = NameServers(parse_name_servers(name_servers), self.exchange)
+        self.routes = RouteCache(self._look_up_route, self.clock, life_ms=self.config.route_life_ms)
+        self.unique_ids = UniqueIds(_host_bytes(), os.getpid(), int.from_bytes(os.urandom(4), "big"))
+        self._pool = ConnectionPool(self.dispatcher, tls=self.config.tls, hooks=hooks)
+
+    async def call(
+        self,
+        addr: str,
+        header: Header | None,
+        *,
+        code: RequestCode | None = None,
+        body: bytes = b"",
+        extra: Mapping[str, str] | None = None,
+        timeout_ms: int | None = None,
+        accept: Collection[int] = _DONE,
+    ) -> Command:
+        """The answer of a broker; one whose code is not accepted is raised as the BrokerError it stands for."""
+        command = make_request(header, opaque=0, code=code, body=body, extra=extra)
+        return await self.exchange(addr, command, timeout_ms=timeout_ms, accept=accept)
+
+    async def ask(self, header: Header | None = None, *, code: RequestCode | None = None, body: bytes = b"") -> Command:
+        """The answer of a NameServer."""
+        return await self.name_servers.ask(make_request(header, opaque=0, code=code, body=body))
+
+    async def tell(self, header: Header) -> None:
+        """Every NameServer."""
+        await self.name_servers.tell(make_request(header, opaque=0))
+
+    async def exchange(
+        self, addr: str, command: Command, *, timeout_ms: int | None = None, accept: Collection[int] = _DONE
+    ) -> Command:
+        if self.config.credentials is not None:
+            command = sign(command, self.config.credentials)
+        answer = await self._pool.invoke(addr, command, timeout_ms or self.config.control_timeout_ms)
+        if answer.code not in accept:
+            raise failure_of(answer, peer=addr)
+        return answer
+
+    async def cluster(self) -> ClusterTable:
+        """All brokers that are registered now."""
+        return ClusterTable.decode((await self.ask(code=RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+
+    async def close(self) -> None:
+        await self.routes.close()
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _look_up_route(self, topic: str) -> TopicRoute:
+        return TopicRoute.decode((await self.ask(RouteRequest(topic=topic, strict_json=True))).body)
+
+
+def _host_bytes() -> bytes:
+    """Four bytes that stay the same on one host; ids need no more, and no address is looked up for them."""
+    return zlib.crc32(socket.gethostname().encode()).to_bytes(4, "big")

@@ -1,0 +1,1 @@
+"""What decides, without sockets, clocks or threads: routes, queues, messages, progress."""
