@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+
+from rocketq.model import NewMessage
+from rocketq.store import Store, StoreConfig
 
 SCRIPT = """
     import resource, sys
@@ -34,3 +39,21 @@ def test_a_store_has_more_queues_than_descriptors(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["{1}", "{2}"]
+
+
+def test_a_closed_store_holds_no_descriptor(tmp_path: Path) -> None:
+    """Goal: files and mappings go back with close(), whenever the garbage collector comes."""
+    config = StoreConfig(
+        root=tmp_path / "store", segment_bytes=1 << 16, message_bytes_max=1 << 12, index_slots=100, index_units=300
+    )
+    gc.disable()
+    try:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            with Store.open(config) as store:
+                for number in range(20):
+                    store.append(NewMessage(topic="Some", queue_id=number, body=b"x"))
+                    assert store.read("Some", number, 0).count
+        assert len(os.listdir("/proc/self/fd")) <= before
+    finally:
+        gc.enable()

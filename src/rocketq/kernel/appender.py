@@ -74,6 +74,11 @@ class Appender:
         self.position = position
         self.end = segment.base + position
 
+    def detach_segment(self):
+        """Let go of the file; the next append needs another attach_segment()."""
+        self.segment = None
+        self.index = None
+
     def close_segment(self):
         """Fill the rest of the file with a blank record; nothing is appended to it any more."""
         remaining: cython.Py_ssize_t = self.segment.size - self.position

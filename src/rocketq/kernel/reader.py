@@ -35,6 +35,12 @@ class LogMap:
         self._segments.pop(base // self.segment_bytes, None)
         self.used.discard(base // self.segment_bytes)
 
+    def clear(self):
+        """Forget every mapping."""
+        self._last = None
+        self._segments.clear()
+        self.used.clear()
+
     def idle(self):
         """Bases of the mapped segments that nobody has asked for since the last call."""
         unused = [number * self.segment_bytes for number in self._segments if number not in self.used]

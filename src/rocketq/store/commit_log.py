@@ -142,6 +142,12 @@ class CommitLog:
         else:
             self.appender.attach_segment(mapped, position)
 
+    def release(self) -> None:
+        """The log is closed: let go of its mappings."""
+        self.appender.detach_segment()
+        self.map.clear()
+        self._buffer = None
+
     # Commit (transient buffer only) and flush
 
     def commit(self, *, pages_min: int = 0) -> bool:

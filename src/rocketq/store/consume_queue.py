@@ -124,6 +124,11 @@ class ConsumeQueue:
         self._used.clear()
         self._swept_offset = self.tail.next_offset
 
+    def release(self) -> None:
+        """The store is closed: let go of all mappings."""
+        self.tail.detach()
+        self._mapped.clear()
+
     def _forget(self, start: int) -> None:
         self._reserved.pop(start, None)
         dropped = self._mapped.pop(start, None)

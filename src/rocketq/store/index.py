@@ -223,6 +223,11 @@ class Index:
                 file.drop_mapping()
             file.used = False
 
+    def release(self) -> None:
+        """The store is closed: let go of all mappings."""
+        for file in self.files:
+            file.drop_mapping()
+
     def states(self) -> list[IndexState]:
         return [file.state() for file in self.files]
 

@@ -94,7 +94,7 @@ class Store:
             store._recover(progress or _log_progress())
             store._begin()
         except BaseException:
-            store._directory_lock.release()
+            store._release()
             raise
         if services:
             store._start_services()
@@ -167,8 +167,18 @@ class Store:
                 self._abort_file.unlink(missing_ok=True)
         finally:
             self.writer.gate.shut()
-            if self._directory_lock is not None:
-                self._directory_lock.release()
+            self._release()
+
+    def _release(self) -> None:
+        """Mappings and the directory go back at once, not when the garbage collector gets to it."""
+        with self.writer.lock:
+            self.log.release()
+            self.dispatcher.scanner.index = None
+            self.index.release()
+            for queue in self.queues:
+                queue.release()
+        if self._directory_lock is not None:
+            self._directory_lock.release()
 
     def __enter__(self) -> Self:
         return self
