@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,14 +41,14 @@ class Ours:
 
     def __init__(self, release: Release, folder: Path) -> None:
         self.release = release
-        self._folder = folder
+        self.folder = folder
         self._ready = folder / "ready.json"
         self._process: subprocess.Popen[bytes] | None = None
         self.addresses: dict[str, str] = {}
         self._ports: list[str] = ["--namesrv-port", "0", "--broker-port", "0"]
 
     def up(self) -> None:
-        self.start("up", "--data-dir", str(self._folder / "data"), *self._ports)
+        self.start("up", "--data-dir", str(self.folder / "data"), *self._ports)
         ports = [self.addresses[name].rpartition(":")[2] for name in ("namesrv", "broker-a")]
         self._ports = ["--namesrv-port", ports[0], "--broker-port", ports[1]]  # the same after a restart
 
@@ -55,7 +56,7 @@ class Ours:
         self._ready.unlink(missing_ok=True)
         changes = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
         command = [sys.executable, "-m", "rocketq", *arguments, *changes, "--ready-file", str(self._ready)]
-        with (self._folder / "ours.log").open("ab") as log:
+        with (self.folder / "ours.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
         deadline = time.monotonic() + START_SECONDS_MAX
         while not self._ready.exists():
@@ -65,7 +66,7 @@ class Ours:
         self.addresses |= json.loads(self._ready.read_text())["addresses"]
 
     def log(self) -> str:
-        return (self._folder / "ours.log").read_text()[-4000:]
+        return (self.folder / "ours.log").read_text()[-4000:]
 
     def stop(self) -> None:
         if self._process is not None:
@@ -81,7 +82,7 @@ class Ours:
 
     def clients(self, mode: str, topic: str) -> dict[str, str]:
         """What a program with Apache's client says about a scenario (java/Clients.java)."""
-        home = self._folder / "client-home"
+        home = self.folder / "client-home"
         home.mkdir(exist_ok=True)
         command = [*self.release.java(heap_mb=256, home=home), "Clients", mode, self.addresses["namesrv"], topic]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX)
@@ -90,9 +91,10 @@ class Ours:
 
     def mqadmin(self, *arguments: str) -> str:
         """What Apache's tool prints for a command."""
-        home = self._folder / "tools-home"
-        (home / "conf").mkdir(parents=True, exist_ok=True)
-        (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
+        home = self.folder / "tools-home"
+        if not home.exists():
+            (home / "conf").mkdir(parents=True, exist_ok=True)
+            (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
         command = [*self.release.java(heap_mb=128, home=home), "org.apache.rocketmq.tools.command.MQAdminStartup"]
         ran = subprocess.run(
             [*command, *arguments, "-n", self.addresses["namesrv"]],
@@ -167,27 +169,39 @@ def test_our_broker_registers_with_apaches_name_server(version: str, ours: Begin
         assert "broker-a" not in cluster.mqadmin("clusterList")
 
 
+def matches(pattern: str, text: str) -> re.Match[str]:
+    found = re.search(pattern, text, re.MULTILINE)
+    assert found is not None, f"{pattern} is not in\n{text}"
+    return found
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_apaches_tools_work(version: str, ours: Begin) -> None:
-    """Goal: the commands operators use every day print what is so."""
+    """Goal: the commands operators use every day print what is so. A JVM each, mostly waiting, so a few at a time."""
     cluster = ours(version)
     cluster.up()
     addr = cluster.addresses["broker-a"]
     cluster.clients("produce", "Fresh")
     cluster.clients("rebalance", "Fresh")  # leaves a group with offsets
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(lambda check: check(cluster, addr), (cluster_checks, topic_checks, group_checks, message_checks)))
+        list(pool.map(lambda check: check(cluster, addr), (upkeep_checks, sending_checks, export_checks)))
 
-    listed = cluster.mqadmin("clusterList")
-    assert re.search(rf"DefaultCluster\s+broker-a\s+0\s+{addr}", listed), listed
-    status = cluster.mqadmin("brokerStatus", "-b", addr)
-    assert re.search(r"msgPutTotalTodayNow\s*:?\s*10[5-9]", status), status
-    config = cluster.mqadmin("getBrokerConfig", "-b", addr)
-    assert re.search(r"brokerName\s*=\s*broker-a", config), config
+
+def cluster_checks(cluster: Ours, addr: str) -> None:
+    matches(rf"DefaultCluster\s+broker-a\s+0\s+{addr}", cluster.mqadmin("clusterList"))
+    matches(r"msgPutTotalTodayNow\s*:?\s*1[01]\d", cluster.mqadmin("brokerStatus", "-b", addr))
     assert "success" in cluster.mqadmin("updateBrokerConfig", "-b", addr, "-k", "traceOn", "-v", "false")
-    assert re.search(r"traceOn\s*=\s*false", cluster.mqadmin("getBrokerConfig", "-b", addr))
+    config = cluster.mqadmin("getBrokerConfig", "-b", addr)
+    matches(r"brokerName\s*=\s*broker-a", config)
+    matches(r"traceOn\s*=\s*false", config)
 
+
+def topic_checks(cluster: Ours, addr: str) -> None:
     assert "success" in cluster.mqadmin("updateTopic", "-b", addr, "-t", "Made", "-r", "3", "-w", "3")
-    assert re.search(r'"readQueueNums":\s*3', cluster.mqadmin("topicRoute", "-t", "Made"))
-    assert "Fresh" in cluster.mqadmin("topicList")
+    matches(r'"readQueueNums":\s*3', cluster.mqadmin("topicRoute", "-t", "Made"))
+    listed = cluster.mqadmin("topicList").split()
+    assert {"Fresh", "Made", "TBW102"} <= set(listed)
     rows = re.findall(r"^broker-a\s+\d+\s+0\s+(\d+)", cluster.mqadmin("topicStatus", "-t", "Fresh"), re.MULTILINE)
     assert sum(map(int, rows)) == 105
     assert "success" in cluster.mqadmin("updateTopicPerm", "-b", addr, "-t", "Made", "-p", "4")
@@ -195,40 +209,45 @@ def test_apaches_tools_work(version: str, ours: Begin) -> None:
     assert "Made" not in cluster.mqadmin("topicList").split()
     assert "DefaultCluster" in cluster.mqadmin("topicClusterList", "-t", "Fresh")
 
-    progress = cluster.mqadmin("consumerProgress", "-g", "clients-shared")
-    assert re.search(r"Diff Total:\s*0", progress), progress
+
+def group_checks(cluster: Ours, addr: str) -> None:
+    matches(r"Diff Total:\s*0", cluster.mqadmin("consumerProgress", "-g", "clients-shared"))
     assert "clients-shared" in cluster.mqadmin("consumerProgress")
-    made = cluster.mqadmin("updateSubGroup", "-b", addr, "-g", "made-group", "-r", "5")
-    assert "success" in made, made
-    assert re.search(r"retryMaxTimes\s*=\s*5", cluster.mqadmin("getConsumerConfig", "-g", "made-group"))
+    assert "clients-shared" in cluster.mqadmin("brokerConsumeStats", "-b", addr)
+    assert "success" in cluster.mqadmin("updateSubGroup", "-b", addr, "-g", "made-group", "-r", "5")
+    matches(r"retryMaxTimes\s*=\s*5", cluster.mqadmin("getConsumerConfig", "-g", "made-group"))
     assert "success" in cluster.mqadmin("deleteSubGroup", "-b", addr, "-g", "made-group")
-    reset = cluster.mqadmin("resetOffsetByTime", "-g", "clients-shared", "-t", "Fresh", "-s", "0")
-    assert "broker-a" in reset, reset
-    progress = cluster.mqadmin("consumerProgress", "-g", "clients-shared")
-    assert re.search(r"Diff Total:\s*105", progress), progress
+    assert "broker-a" in cluster.mqadmin("resetOffsetByTime", "-g", "clients-shared", "-t", "Fresh", "-s", "0")
+    matches(r"Diff Total:\s*105", cluster.mqadmin("consumerProgress", "-g", "clients-shared"))
 
-    found = cluster.mqadmin("queryMsgByKey", "-t", "Fresh", "-k", "key-sync-3")
-    match = re.search(r"^(\w{32,56})\s+(\d)\s+(\d+)", found, re.MULTILINE)
-    assert match, found
-    unique, queue_id, offset = match.groups()
-    shown = cluster.mqadmin("queryMsgByUniqueKey", "-t", "Fresh", "-i", unique)
-    assert re.search(rf"Queue Offset:\s*{offset}", shown), shown
-    by_offset = cluster.mqadmin("queryMsgByOffset", "-t", "Fresh", "-b", "broker-a", "-i", queue_id, "-o", offset)
-    message_id = re.search(r"OffsetID:\s*(\w{32})", by_offset)
-    assert message_id, by_offset
-    by_id = cluster.mqadmin("queryMsgById", "-t", "Fresh", "-i", message_id[1])
-    assert "key-sync-3" in by_id
-    assert cluster.mqadmin("printMsg", "-t", "Fresh", "-s", "TagB").count("TagB") >= 35
+
+def message_checks(cluster: Ours, addr: str) -> None:
+    found = matches(r"^(\w{32,56})\s+(\d)\s+(\d+)", cluster.mqadmin("queryMsgByKey", "-t", "Fresh", "-k", "key-sync-3"))
+    unique, queue_id, offset = found.groups()
+    matches(rf"Queue Offset:\s*{offset}", cluster.mqadmin("queryMsgByUniqueKey", "-t", "Fresh", "-i", unique))
+    shown = cluster.mqadmin("queryMsgByOffset", "-t", "Fresh", "-b", "broker-a", "-i", queue_id, "-o", offset)
+    message_id = matches(r"OffsetID:\s*(\w{32})", shown)[1]
+    topic = [] if cluster.release.is_4x else ["-t", "Fresh"]
+    assert "key-sync-3" in cluster.mqadmin("queryMsgById", "-i", message_id, *topic)
+    assert cluster.mqadmin("printMsg", "-t", "Fresh", "-s", "TagB").count("MSGID") == 35
     entries = cluster.mqadmin("queryCq", "-t", "Fresh", "-q", "0", "-i", "0", "-c", "3", "-b", addr)
-    assert re.search(r'"?physicOffset"?', entries), entries
+    assert entries.count("physicOffset") == 3
 
+
+def upkeep_checks(cluster: Ours, addr: str) -> None:
     for command in ("cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"):
         assert "success" in cluster.mqadmin(command, "-b", addr)
-    assert "clients-shared" in cluster.mqadmin("brokerConsumeStats", "-b", addr)
-    cluster.mqadmin("sendMsgStatus", "-b", "broker-a", "-c", "3", "-s", "16")
-    cluster.mqadmin("checkMsgSendRT", "-t", "Fresh", "-a", "3", "-s", "16")
+
+
+def sending_checks(cluster: Ours, addr: str) -> None:
+    assert cluster.mqadmin("sendMsgStatus", "-b", "broker-a", "-c", "3", "-s", "16").count("SEND_OK") == 3
+    assert cluster.mqadmin("checkMsgSendRT", "-t", "Fresh", "-a", "3", "-s", "16").count("true") == 3
     assert "SEND_OK" in cluster.mqadmin("sendMessage", "-t", "Fresh", "-p", "by hand")
     assert "Fresh" in cluster.mqadmin("statsAll", "-t", "Fresh")
-    cluster.mqadmin("producer", "-b", addr)
+
+
+def export_checks(cluster: Ours, addr: str) -> None:
     for command in ("exportMetadata", "exportConfigs", "exportMetrics"):
-        assert "success" in cluster.mqadmin(command, "-c", "DefaultCluster", "-f", str(cluster._folder / "export"))
+        folder = str(cluster.folder / "export")
+        assert "success" in cluster.mqadmin(command, "-c", "DefaultCluster", "-f", folder)
+    cluster.mqadmin("producer", "-b", addr)
