@@ -7,7 +7,7 @@ from typing import Final
 
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from rocketq.protocol.bodies.queues import DataVersion
-from rocketq.protocol.names import SYSTEM_GROUP_PREFIX
+from rocketq.protocol.names import SYSTEM_GROUP_PREFIX, group_fault
 
 GroupListener = Callable[[GroupConfigTable], None]
 
@@ -45,9 +45,9 @@ class GroupTable:
         return sorted(self._groups)
 
     def find(self, group: str, *, auto_create: bool, now_ms: int) -> GroupConfig | None:
-        """The group's configuration; made when it is missing and may come to be by itself."""
+        """The group's configuration; made when it is missing, may come to be by itself and has a legal name."""
         known = self._groups.get(group)
-        if known is not None or not (auto_create or group.startswith(SYSTEM_GROUP_PREFIX)):
+        if known is not None or not (auto_create or group.startswith(SYSTEM_GROUP_PREFIX)) or group_fault(group):
             return known
         fresh = GroupConfig(group=group)
         self.put(fresh, now_ms=now_ms)

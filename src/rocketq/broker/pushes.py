@@ -26,7 +26,7 @@ def push(clients: Iterable[Client], header: Header, body: bytes = b"") -> None:
         try:
             client.link.call_oneway(command)
         except RocketQError as error:
-            log.info("%s was not told (request %d): %s", client.client_id, command.code, error)
+            log.debug("%s was not told (request %d): %s", client.client_id, command.code, error)
 
 
 def tell_members_changed(clients: Iterable[Client], group: str) -> None:

@@ -1,11 +1,13 @@
-"""Being known to the NameServers: registering with each of them, in order, again after a change or a loss."""
+"""Being known to the NameServers: registering with each of them, again after a change or a loss."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from rocketq.broker.settings import Settings
@@ -29,128 +31,25 @@ log = logging.getLogger(__name__)
 
 FIRST_PERIOD_MS: Final = 10_000
 RETRY_MS: Final = 2_000
+LOSS_PAUSE_MS: Final = 200
+FIRST_ROUND_MS: Final = 1_000
+_GOODBYE_TIMEOUT_MS: Final = 1_000
 _ROUTE_TIMEOUT_MS: Final = 3_000
 _READ_WRITE: Final = int(Perm.READ | Perm.WRITE)
 
+OrdersListener = Callable[[KeyValues], None]
+"""Told the ordered topics of all NameServers together."""
 
-class Registrar:
-    """One task sends all registrations, one round after the other, so that an older never overtakes a newer."""
 
-    def __init__(self, settings: Settings, topics: TopicTable, *, on_orders: Callable[[KeyValues], None]) -> None:
-        self._settings = settings
+class Registrations:
+    """What a broker tells NameServers about itself, as it is now."""
+
+    def __init__(self, settings: Settings, topics: TopicTable) -> None:
+        self.settings = settings
         self._topics = topics
-        self._on_orders = on_orders
-        self._pool = ConnectionPool()
-        self._pool.add_close_callback(self._lost)
-        self._wanted = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = False
-        self._unreachable: set[str] = set()
 
-    async def start(self) -> None:
-        """The first round, then a task for all that follow."""
-        failed = await self.register()
-        self._task = asyncio.get_running_loop().create_task(self._run(bool(failed)))
-
-    async def stop(self) -> None:
-        """Say goodbye to every NameServer that hears it."""
-        self._stopping = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        addrs = self._settings.config.name_server_addrs
-        await asyncio.gather(*(self._unregister(addr) for addr in addrs), return_exceptions=True)
-        await self._pool.close()
-
-    def announce(self) -> None:
-        """Something changed: register soon."""
-        self._wanted.set()
-
-    async def register(self) -> tuple[str, ...]:
-        """One round over all NameServers; those that did not take it."""
-        addrs, command = self._settings.config.name_server_addrs, self._command()
-        answers = await asyncio.gather(*(self._send(addr, command) for addr in addrs))
-        failed = tuple(addr for addr, answer in zip(addrs, answers, strict=True) if answer is None)
-        orders = next((answer.body for answer in answers if answer is not None and answer.body), b"")
-        if orders:
-            self._on_orders(KeyValues.decode(orders))
-        return failed
-
-    async def find_route(self, topic: str) -> TopicRoute | None:
-        """From the first NameServer that answers."""
-        command = make_request(headers.RouteRequest(topic=topic), opaque=0)
-        for addr in self._settings.config.name_server_addrs:
-            try:
-                answer = await self._pool.invoke(addr, command, _ROUTE_TIMEOUT_MS)
-                return TopicRoute.decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
-            except RocketQError:
-                continue
-        return None
-
-    async def _run(self, failed: bool) -> None:
-        wait_ms = RETRY_MS if failed else FIRST_PERIOD_MS
-        while True:
-            changed = await self._wait(wait_ms)
-            config = self._settings.config
-            try:
-                needed = changed or failed or config.force_register or await self._is_outdated()
-                failed = bool(await self.register()) if needed else False
-            except Exception:  # the loop outlives a round that failed
-                log.exception("a registration failed")
-                failed = True
-            wait_ms = RETRY_MS if failed else config.register_period_ms
-
-    async def _wait(self, wait_ms: int) -> bool:
-        """Whether something changed before the time was over."""
-        try:
-            async with asyncio.timeout(wait_ms / 1000):
-                await self._wanted.wait()
-        except TimeoutError:
-            return False
-        self._wanted.clear()
-        return True
-
-    async def _is_outdated(self) -> bool:
-        """Whether a NameServer has another version than ours, or does not say."""
-        config = self._settings.config
-        question = headers.QueryDataVersionRequest(
-            broker_name=config.name, broker_addr=self._addr, cluster=config.cluster, broker_id=config.broker_id
-        )
-        command = make_request(question, opaque=0, body=self._topics.data_version.encode())
-        answers = await asyncio.gather(*(self._send(addr, command) for addr in config.name_server_addrs))
-        return any(answer is None or _says_changed(answer) for answer in answers)
-
-    async def _send(self, addr: str, command: Command) -> Command | None:
-        """The answer of a NameServer, None when it has none or refuses; told about once per outage."""
-        try:
-            answer = await self._pool.invoke(addr, command, self._settings.config.register_timeout_ms)
-        except RocketQError as error:
-            self._failed(addr, str(error))
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            self._failed(addr, f"{addr}: answered {answer.code} {answer.remark}")
-            return None
-        if addr in self._unreachable:
-            self._unreachable.discard(addr)
-            log.info("NameServer %s knows this broker again", addr)
-        return answer
-
-    def _failed(self, addr: str, reason: str) -> None:
-        if addr not in self._unreachable:
-            self._unreachable.add(addr)
-            log.warning("a NameServer cannot be told of this broker, it is tried again: %s", reason)
-
-    def _lost(self, addr: str, connection: Connection) -> None:
-        """A NameServer forgets a broker with its connection, so it must hear of us again."""
-        if not self._stopping:
-            self.announce()
-
-    @property
-    def _addr(self) -> str:
-        return join_addr(self._settings.config.ip, self._settings.config.port)
-
-    def _command(self) -> Command:
-        config = self._settings.config
+    def register(self) -> Command:
+        config = self.settings.config
         registration = Registration(topics=_as_permitted(self._topics.snapshot(), config.perm))
         compressed = config.compressed_register
         body = registration.encode_compressed(OUR_VERSION) if compressed else registration.encode()
@@ -165,15 +64,185 @@ class Registrar:
         )
         return make_request(header, opaque=0, body=body)
 
-    async def _unregister(self, addr: str) -> None:
-        config = self._settings.config
-        goodbye = headers.UnregisterBrokerRequest(
+    def compare_version(self) -> Command:
+        config = self.settings.config
+        question = headers.QueryDataVersionRequest(
             broker_name=config.name, broker_addr=self._addr, cluster=config.cluster, broker_id=config.broker_id
         )
+        return make_request(question, opaque=0, body=self._topics.data_version.encode())
+
+    def goodbye(self) -> Command:
+        config = self.settings.config
+        header = headers.UnregisterBrokerRequest(
+            broker_name=config.name, broker_addr=self._addr, cluster=config.cluster, broker_id=config.broker_id
+        )
+        return make_request(header, opaque=0)
+
+    @property
+    def _addr(self) -> str:
+        return join_addr(self.settings.config.ip, self.settings.config.port)
+
+
+class NameServerLink:
+    """One NameServer. Its task sends one registration after the other, so that an older never overtakes a newer, and
+    a NameServer that does not answer holds up no other."""
+
+    def __init__(
+        self, addr: str, pool: ConnectionPool, registrations: Registrations, on_orders: Callable[[bytes], None]
+    ) -> None:
+        self.addr = addr
+        self._pool = pool
+        self._registrations = registrations
+        self._on_orders = on_orders
+        self._wanted = asyncio.Event()
+        self._reachable = True
+        self.first_round = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def announce(self) -> None:
+        """Something changed: register soon."""
+        self._wanted.set()
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    async def stop(self) -> None:
+        self.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def say_goodbye(self) -> None:
         try:
-            await self._pool.invoke(addr, make_request(goodbye, opaque=0), 1_000)
+            await self._pool.invoke(self.addr, self._registrations.goodbye(), _GOODBYE_TIMEOUT_MS)
         except RocketQError as error:
             log.info("a NameServer did not hear our goodbye: %s", error)
+
+    async def _run(self) -> None:
+        done = await self._round(needed=True)
+        self.first_round.set()
+        wait_ms = FIRST_PERIOD_MS if done else RETRY_MS
+        while True:
+            changed = await self._wait(wait_ms)
+            config = self._registrations.settings.config
+            done = await self._round(needed=changed or not done or config.force_register)
+            wait_ms = config.register_period_ms if done else RETRY_MS
+
+    async def _round(self, *, needed: bool) -> bool:
+        """Register, or ask first whether that is needed; whether the NameServer knows us now."""
+        try:
+            if not needed and not await self._is_outdated():
+                return True
+            answer = await self._send(self._registrations.register())
+            if answer is not None:
+                self._on_orders(answer.body)
+            return answer is not None
+        except Exception:  # the link outlives a round that failed
+            log.exception("registering with %s failed", self.addr)
+            return False
+
+    async def _wait(self, wait_ms: int) -> bool:
+        """Whether something changed before the time was over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._wanted.wait()
+        changed = self._wanted.is_set()
+        self._wanted.clear()
+        return changed
+
+    async def _is_outdated(self) -> bool:
+        """Whether the NameServer has another version than ours, or does not say."""
+        answer = await self._send(self._registrations.compare_version())
+        return answer is None or headers.QueryDataVersionResponse.decode(answer.ext_fields).changed
+
+    async def _send(self, command: Command) -> Command | None:
+        """The answer, None when there is none or it is a refusal; told about once per outage."""
+        reason = ""
+        try:
+            answer = await self._pool.invoke(
+                self.addr, command, self._registrations.settings.config.register_timeout_ms
+            )
+            if answer.code != ResponseCode.SUCCESS:
+                reason = f"{self.addr}: answered {answer.code} {answer.remark}"
+        except RocketQError as error:
+            reason = str(error)
+        if not reason and not self._reachable:
+            log.info("NameServer %s knows this broker again", self.addr)
+        elif reason and self._reachable:
+            log.warning("a NameServer cannot be told of this broker, it is tried again: %s", reason)
+        self._reachable = not reason
+        return None if reason else answer
+
+
+class Registrar:
+    """All NameServers of the settings."""
+
+    def __init__(self, settings: Settings, topics: TopicTable, *, on_orders: OrdersListener) -> None:
+        self._registrations = Registrations(settings, topics)
+        self._on_orders = on_orders
+        self._pool = ConnectionPool()
+        self._pool.add_close_callback(self._lost)
+        self._links: dict[str, NameServerLink] = {}
+        self._orders: dict[str, KeyValues] = {}
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Returns when all NameServers know this broker; one that does not answer is not waited for long."""
+        self._match_settings()
+        rounds = [link.first_round.wait() for link in self._links.values()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_ROUND_MS / 1000):
+                await asyncio.gather(*rounds)
+
+    async def stop(self) -> None:
+        """Say goodbye to every NameServer that hears it."""
+        self._stopping = True
+        links = list(self._links.values())
+        await asyncio.gather(*(link.stop() for link in links))
+        await asyncio.gather(*(link.say_goodbye() for link in links))
+        await self._pool.close()
+
+    def announce(self) -> None:
+        """Something changed: register soon."""
+        self._match_settings()
+        for link in self._links.values():
+            link.announce()
+
+    async def find_route(self, topic: str) -> TopicRoute | None:
+        """From the first NameServer that answers."""
+        command = make_request(headers.RouteRequest(topic=topic), opaque=0)
+        for addr in self._links:
+            try:
+                answer = await self._pool.invoke(addr, command, _ROUTE_TIMEOUT_MS)
+                return TopicRoute.decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
+            except RocketQError:
+                continue
+        return None
+
+    def _match_settings(self) -> None:
+        """A link for every NameServer there is now."""
+        addrs = self._registrations.settings.config.name_server_addrs
+        for addr in addrs:
+            if addr not in self._links:
+                take_orders = partial(self._take_orders, addr)
+                self._links[addr] = NameServerLink(addr, self._pool, self._registrations, take_orders)
+        for addr in [addr for addr in self._links if addr not in addrs]:
+            self._links.pop(addr).cancel()
+            self._orders.pop(addr, None)
+
+    def _take_orders(self, addr: str, body: bytes) -> None:
+        """Of all NameServers together: were each heard alone, two that differ would never come to rest."""
+        if body:
+            self._orders[addr] = KeyValues.decode(body)
+        else:
+            self._orders.pop(addr, None)
+        if self._orders:
+            tables = (orders.table for orders in self._orders.values())
+            self._on_orders(KeyValues(table={key: value for table in tables for key, value in table.items()}))
+
+    def _lost(self, addr: str, connection: Connection) -> None:
+        """A NameServer forgets a broker with its connection, so it must hear of us again."""
+        link = self._links.get(addr)
+        if link is not None and not self._stopping:
+            asyncio.get_running_loop().call_later(LOSS_PAUSE_MS / 1000, link.announce)
 
 
 def _as_permitted(table: TopicConfigTable, perm: int) -> TopicConfigTable:
@@ -182,7 +251,3 @@ def _as_permitted(table: TopicConfigTable, perm: int) -> TopicConfigTable:
         return table
     topics = {name: replace(topic, perm=topic.perm & perm) for name, topic in table.topics.items()}
     return replace(table, topics=topics)
-
-
-def _says_changed(answer: Command) -> bool:
-    return headers.QueryDataVersionResponse.decode(answer.ext_fields).changed is not False

@@ -70,6 +70,7 @@ class TopicTable:
     def __init__(self, builtin: Iterable[TopicConfig] = ()) -> None:
         self._topics = {topic.topic: topic for topic in builtin}
         self._own_system = frozenset(self._topics)
+        self._going: set[str] = set()
         self.data_version = DataVersion()
         self.listeners: list[TopicListener] = []
 
@@ -108,12 +109,23 @@ class TopicTable:
             self._changed(now_ms)
         return bool(found)
 
+    def begin_deletion(self, topic: str, *, now_ms: int) -> None:
+        """Until `end_deletion` it does not come to be again: what is stored meanwhile would go with its queues."""
+        self._going.add(topic)
+        self.delete(topic, now_ms=now_ms)
+
+    def end_deletion(self, topic: str) -> None:
+        self._going.discard(topic)
+
+    def is_being_deleted(self, topic: str) -> bool:
+        return topic in self._going
+
     def create_for_send(
         self, topic: str, *, template: str, queue_count: int, sys_flag: int, auto_create: bool, now_ms: int
     ) -> TopicConfig | None:
         """A topic that a producer sent to before it existed; None when it may not come to be this way."""
         known = self._topics.get(topic)
-        if known is not None:
+        if known is not None or topic in self._going:
             return known
         model = self._topics.get(template)
         refused = template == AUTO_CREATE_TOPIC and not auto_create

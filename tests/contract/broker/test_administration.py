@@ -25,6 +25,7 @@ from tests.contract.broker.kit import (
     connected,
     eventually,
     heartbeat,
+    letters,
     make_topic,
     over_loopback,
     props,
@@ -32,6 +33,7 @@ from tests.contract.broker.kit import (
     records,
     route,
     send,
+    send_fields,
 )
 from tests.contract.broker.test_membership import commit
 
@@ -436,3 +438,21 @@ async def test_many_requests_at_once_are_all_answered(rocketq_cluster: EmbeddedC
         ]
         answers = await asyncio.wait_for(asyncio.gather(*asked), 20)
         assert {answer.code for answer in answers} == {0}
+
+
+@over_loopback
+async def test_a_topic_deleted_under_its_producers_loses_nothing_it_acknowledges_afterwards(
+    rocketq_cluster: EmbeddedCluster, topic: str
+) -> None:
+    async with connected(*[rocketq_cluster.broker_addr] * 2) as (producer, tool):
+        for turn in range(10):
+            await send(producer, topic, b"old")
+            sending = [producer.start(RequestCode.SEND_MESSAGE_V2, letters(send_fields(topic)), b"x") for _ in range(5)]
+            deleting = tool.start(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+            assert (await deleting).code == 0
+            await asyncio.gather(*sending)
+            body = b"after %d" % turn
+            answer = await send(producer, topic, body)
+            assert answer.code == 0
+            found = records(await pull(tool, topic, int(answer.ext_fields["queueOffset"])))
+            assert found[0].body == body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import textwrap
@@ -139,6 +140,59 @@ async def test_without_force_a_broker_asks_before_it_registers(
     finally:
         await one.stop()
         await names.stop()
+
+
+@over_loopback
+async def test_a_name_server_that_never_answers_holds_up_nothing(tmp_path: Path) -> None:
+    silent = socket.create_server(("127.0.0.1", 0))  # takes connections, says nothing
+    names = name_server(tmp_path)
+    await names.start()
+    one = broker(tmp_path, f"127.0.0.1:{silent.getsockname()[1]}", names.addr)
+    began = asyncio.get_running_loop().time()
+    await one.start()
+    try:
+        assert asyncio.get_running_loop().time() - began < 3
+        async with connected(one.addr) as (peer,):
+            for number in range(5):
+                await make_topic(peer, f"T{number}")
+                await eventually(lambda number=number: is_routed(names.addr, f"T{number}"), within_s=1)  # type: ignore[misc]
+    finally:
+        await one.stop()
+        await names.stop()
+        silent.close()
+
+
+@over_loopback
+async def test_name_servers_may_change_while_running(tmp_path: Path) -> None:
+    first, second = name_server(tmp_path / "1"), name_server(tmp_path / "2")
+    await first.start()
+    await second.start()
+    one = broker(tmp_path, first.addr)
+    await one.start()
+    try:
+        async with connected(one.addr, first.addr, second.addr) as (peer, *both):
+            for number, names in enumerate(both):  # two that differ, which must come to rest
+                put = {"namespace": "ORDER_TOPIC_CONFIG", "key": f"T{number}", "value": "broker-0:4"}
+                assert (await names.ask(RequestCode.PUT_KV_CONFIG, put)).code == 0
+                await make_topic(peer, f"T{number}")
+            change = f"namesrvAddr={first.addr};{second.addr}\n".encode()
+            assert (await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=change)).code == 0
+            await eventually(lambda: is_routed(second.addr))
+            topics = one.parts.topics
+
+            async def both_ordered() -> bool:
+                found = [topics.get(f"T{number}") for number in range(2)]
+                return all(topic is not None and topic.order for topic in found)
+
+            await eventually(both_ordered)
+            version = topics.data_version
+            change = f"namesrvAddr={second.addr}\n".encode()
+            assert (await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=change)).code == 0
+            assert topics.data_version == version
+    finally:
+        await one.stop()
+        await first.stop()
+        await second.stop()
 
 
 @over_loopback

@@ -107,7 +107,7 @@ async def test_soak(tmp_path: Path, start: Start) -> None:
         for topic in TOPICS:
             for queue_id in range(QUEUES):
                 stored.update((topic, body) for body in await everything(peer, topic, queue_id))
-    assert len(known) > 1_000
+    assert len(known) > 300
     assert known <= set(stored)
     assert set(stored.values()) == {1}
     process.stop()

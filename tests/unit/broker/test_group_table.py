@@ -13,6 +13,8 @@ def test_a_group_comes_to_be_when_it_may() -> None:
     assert groups.find("g", auto_create=True, now_ms=1) == GroupConfig(group="g")
     assert groups.find("g", auto_create=False, now_ms=1) is not None
     assert groups.find("CID_RMQ_SYS_x", auto_create=False, now_ms=1) is not None
+    assert groups.find("not legal", auto_create=True, now_ms=1) is None
+    assert groups.find("x" * 256, auto_create=True, now_ms=1) is None
     assert told == [1, 2]
 
 

@@ -128,3 +128,13 @@ def test_the_order_flag_follows_the_given_set() -> None:
 def test_system_topics(topic: str) -> None:
     assert table().is_system(topic)
     assert not table().is_system("mine")
+
+
+def test_a_topic_does_not_come_back_while_it_is_deleted() -> None:
+    topics = table()
+    create(topics, "A")
+    topics.begin_deletion("A", now_ms=1)
+    assert topics.is_being_deleted("A")
+    assert create(topics, "A") is None
+    topics.end_deletion("A")
+    assert create(topics, "A") is not None

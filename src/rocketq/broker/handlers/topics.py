@@ -68,6 +68,8 @@ def create_several(request: Request[None], ports: TopicPorts) -> Reply:
 def _put(topics: list[TopicConfig], ports: TopicPorts) -> None:
     for topic in topics:
         _refuse_bad_name(topic.topic, ports)
+        if ports.topics.is_being_deleted(topic.topic):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic} is being deleted, try again")
         if max(topic.read_queue_count, topic.write_queue_count) > _QUEUES_MAX:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"a topic has at most {_QUEUES_MAX} queues")
     if topics:
@@ -100,8 +102,11 @@ async def delete(request: Request[headers.DeleteTopicRequest], ports: TopicPorts
     """The topic, its queues, and what groups had committed for it."""
     topic = request.header.topic
     _refuse_bad_name(topic, ports)
-    ports.topics.delete(topic, now_ms=ports.clock.now_ms())
-    await forget(topic, ports)
+    ports.topics.begin_deletion(topic, now_ms=ports.clock.now_ms())
+    try:
+        await forget(topic, ports)
+    finally:
+        ports.topics.end_deletion(topic)
     return Reply()
 
 

@@ -1,0 +1,58 @@
+"""A send that waited too long for its turn, and one whose disk never comes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.store.kit import open_store
+
+from rocketq.broker.config import BrokerConfig
+from rocketq.broker.figures import Figures
+from rocketq.broker.group_table import GroupTable
+from rocketq.broker.handlers.sends import SendPlan, SendPorts, _append_durably, is_durable
+from rocketq.broker.settings import Settings
+from rocketq.broker.topic_table import TopicTable
+from rocketq.model import NewMessage
+from rocketq.protocol.bodies.queues import DataVersion
+from rocketq.remoting import Refusal
+from rocketq.runtime.clock import ManualClock
+from rocketq.store import FlushType, Store
+
+PLAN = SendPlan(NewMessage(topic="T", queue_id=0, body=b"b"), is_batch=False, waits=True, transaction_id=None)
+
+
+def ports(store: Store, clock: ManualClock, folder: Path, **given: object) -> SendPorts:
+    config = BrokerConfig(name="b", **given)  # type: ignore[arg-type]
+    settings = Settings(config, store.config, folder / "broker.conf", version=DataVersion())
+    return SendPorts(settings, TopicTable(), GroupTable(), store, Figures("C", 0), clock, lambda count: 0)
+
+
+def test_a_request_that_waited_too_long_is_told_so_and_not_stored(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path / "store", flush_type=FlushType.SYNC_FLUSH) as store:
+        mine = ports(store, clock, tmp_path)
+        clock.advance(201)
+        with pytest.raises(Refusal) as refused:
+            asyncio.run(_append_durably(PLAN, mine, 0))
+        assert refused.value.code == 2
+        assert refused.value.remark.startswith("[TIMEOUT_CLEAN_QUEUE]")
+        assert store.max_offset("T", 0) == 0
+        patient = ports(store, clock, tmp_path, fast_failure=False)
+        assert asyncio.run(_append_durably(PLAN, patient, 0)).code == 0
+        assert store.max_offset("T", 0) == 1
+
+
+def test_waiting_for_the_disk_ends_with_the_gate_or_the_time(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", sync_flush_timeout_ms=20) as store:
+        assert asyncio.run(is_durable(store, store.gate.position))
+        assert not asyncio.run(is_durable(store, store.gate.position + 1))
+
+        async def shut() -> bool:
+            waiting = asyncio.create_task(is_durable(store, store.gate.position + 1))
+            await asyncio.sleep(0)
+            store.gate.shut()
+            return await waiting
+
+        assert not asyncio.run(shut())
