@@ -10,8 +10,15 @@ from rocketq import __version__
 
 COMMANDS = {
     "broker": ("rocketq.cli.commands.broker", "broker"),
+    "cluster": ("rocketq.cli.commands.cluster", "cluster"),
+    "group": ("rocketq.cli.commands.group", "group"),
+    "message": ("rocketq.cli.commands.message", "message"),
     "namesrv": ("rocketq.cli.commands.namesrv", "namesrv"),
+    "offset": ("rocketq.cli.commands.offset", "offset"),
+    "send": ("rocketq.cli.commands.send", "send"),
     "store": ("rocketq.cli.commands.store", "store"),
+    "tail": ("rocketq.cli.commands.tail", "tail"),
+    "topic": ("rocketq.cli.commands.topic", "topic"),
     "up": ("rocketq.cli.commands.up", "up"),
 }
 
@@ -26,7 +33,12 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), name)
+        try:
+            command = getattr(importlib.import_module(module), name)
+        except ImportError as error:
+            if "ROCKETQ_KERNEL" not in str(error):
+                raise
+            raise click.UsageError(str(error)) from None
         assert isinstance(command, click.Command)
         return command
 

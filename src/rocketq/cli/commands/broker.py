@@ -1,4 +1,4 @@
-"""`rocketq broker`: run a broker."""
+"""`rocketq broker`: run a broker, or ask and change one that runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from rocketq.broker import Broker, BrokerConfig
 from rocketq.broker.app import kept_settings_path
 from rocketq.broker.config import unknown_keys
+from rocketq.cli.commands import broker_admin
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.cli.settings_file import read_settings
@@ -35,7 +37,7 @@ class _Servant:
         return {self._broker.config.name: self._broker.addr}
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A broker.conf.")
 @click.option("-n", "--namesrv", help="NameServers, HOST:PORT;HOST:PORT.  [default: NAMESRV_ADDR, or namesrvAddr]")
 @click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")
@@ -45,7 +47,9 @@ class _Servant:
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when it serves.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
+@click.pass_context
 def broker(
+    ctx: click.Context,
     config_file: Path | None,
     namesrv: str | None,
     host: str | None,
@@ -56,7 +60,14 @@ def broker(
     log_file: Path | None,
     log_level: str,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM. It listens at its port and at its port - 2; its port + 1 is reserved."""
+    """Run a broker until Ctrl-C or SIGTERM. It listens at its port and at its port - 2; its port + 1 is reserved.
+
+    With a command, ask or change a broker that runs; options of that go behind it.
+    """
+    if ctx.invoked_subcommand is not None:
+        if any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ctx.params):
+            raise click.UsageError(f"options go behind {ctx.invoked_subcommand}")
+        return
     set_up_logs(log_level, log_file)
     try:
         flags = parse_changes(changes) | only_given(namesrvAddr=namesrv, bindAddress=host, listenPort=port)
@@ -65,6 +76,10 @@ def broker(
     except RocketQError as error:
         click.echo(f"rocketq broker: {error}", err=True)
         sys.exit(USAGE if isinstance(error, ConfigError) else FAILED)
+
+
+broker.add_command(broker_admin.status)
+broker.add_command(broker_admin.config)
 
 
 def only_given(**flags: str | int | None) -> dict[str, str]:

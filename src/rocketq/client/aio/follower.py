@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Final
 
@@ -43,7 +43,7 @@ class Follower:
         found = await on_each({queue: self._positions.resolve(queue, start) for queue in queues})
         return {queue: target for queue, (_, target) in found.items()}
 
-    async def read(self, offsets: dict[MessageQueue, int]) -> AsyncIterator[StoredMessage]:
+    async def read(self, offsets: dict[MessageQueue, int]) -> AsyncGenerator[StoredMessage, None]:
         """What is there now, queue by queue; ends when every queue's end is reached."""
         for queue, start in offsets.items():
             offset, end = start, (await self._positions.bounds(queue)).max_offset
@@ -55,7 +55,7 @@ class Follower:
                     break
                 offset = result.next_offset
 
-    async def follow(self, offsets: dict[MessageQueue, int]) -> AsyncIterator[StoredMessage]:
+    async def follow(self, offsets: dict[MessageQueue, int]) -> AsyncGenerator[StoredMessage, None]:
         """What is there and what comes, without end; brokers may go and come back meanwhile."""
         found: asyncio.Queue[StoredMessage] = asyncio.Queue(AHEAD_MAX)
         tasks = [asyncio.create_task(self._follow_queue(queue, offset, found)) for queue, offset in offsets.items()]

@@ -38,7 +38,7 @@ class NameServers:
     """They know nothing of each other: one is asked, and all are told."""
 
     def __init__(self, addrs: Sequence[str], ask: Ask) -> None:
-        self._turns = Turns(addrs)
+        self._turns = Turns(addrs, start=int.from_bytes(os.urandom(2), "big"))  # many clients spread
         self._ask = ask
 
     @property

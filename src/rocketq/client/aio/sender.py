@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from rocketq.client.aio.session import Session
@@ -29,7 +30,7 @@ class Sender:
         self._session = session
         self._group = group
         self._attempts_max = attempts_max
-        self._choice = RoundRobin()
+        self._choice = RoundRobin(start=int.from_bytes(os.urandom(2), "big"))  # many short-lived senders spread
 
     async def send(
         self, message: Message, queue: MessageQueue | None = None, *, timeout_ms: int = SEND_TIMEOUT_MS

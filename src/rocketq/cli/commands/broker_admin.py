@@ -1,0 +1,50 @@
+"""`rocketq broker status` and `rocketq broker config`: a running broker, asked and changed."""
+
+from __future__ import annotations
+
+import click
+
+from rocketq.cli.commands.calling import Caller, calls_cluster, example
+from rocketq.cli.commands.tables import pairs
+from rocketq.client.errors import NotFoundError
+
+
+@click.command(epilog=example("rocketq broker status broker-0"))
+@calls_cluster
+@click.argument("broker", metavar="NAME|HOST:PORT")
+def status(caller: Caller, broker: str) -> None:
+    """Show figures of a running broker, under the names all RocketMQ tools use."""
+    found = caller.run(lambda admin: admin.brokers.status(broker))
+    caller.show(found, pairs(dict(found)))
+
+
+@click.group()
+def config() -> None:
+    """Settings of a running broker: get, set."""
+
+
+@config.command(epilog=example("rocketq broker config get broker-0 fileReservedTime"))
+@calls_cluster
+@click.argument("broker", metavar="NAME|HOST:PORT")
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+def get(caller: Caller, broker: str, keys: tuple[str, ...]) -> None:
+    """Show settings that are in effect: all, or these KEYs."""
+    found = caller.run(lambda admin: admin.brokers.config(broker))
+    for key in keys:
+        if key not in found:
+            caller.fail(NotFoundError("setting", key, f"{broker} has none of that name"))
+    shown = {key: found[key] for key in keys} if keys else found
+    caller.show(shown, "\n".join(f"{key}={value}" for key, value in shown.items()))
+
+
+@config.command("set", epilog=example("rocketq broker config set broker-0 fileReservedTime=48"))
+@calls_cluster
+@click.argument("broker", metavar="NAME|HOST:PORT")
+@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+def set_config(caller: Caller, broker: str, changes: tuple[str, ...]) -> None:
+    """Change settings while the broker runs; they are kept over a restart."""
+    if bad := [text for text in changes if not text.partition("=")[0] or "=" not in text]:
+        raise click.BadParameter(f"{bad[0]!r} is not KEY=VALUE")
+    wanted = dict(text.split("=", 1) for text in changes)
+    found = caller.run(lambda admin: admin.brokers.set_config(broker, wanted))
+    caller.show(found, "\n".join(f"{key}={value}" for key, value in found.items()))

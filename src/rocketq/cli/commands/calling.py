@@ -1,0 +1,119 @@
+"""What all verbs that talk to a cluster share: how they reach it, how they fail, how they speak to programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+
+from rocketq.client.aio.admin import AsyncAdmin
+from rocketq.client.aio.session import SessionConfig
+from rocketq.client.errors import NotFoundError, PartlyFailedError
+from rocketq.errors import ConfigError, RemotingError, RocketQError
+from rocketq.protocol.failures import GroupNotFound, NotFound, TopicNotFound
+from rocketq.remoting import run
+
+FAILED, USAGE, NOT_FOUND, UNREACHABLE = 1, 2, 3, 4
+NAME_SERVER: Final = "127.0.0.1:9876"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Caller:
+    """How one verb was called."""
+
+    name_servers: str
+    timeout_ms: int
+    as_json: bool
+
+    def run(self, work: Callable[[AsyncAdmin], Awaitable[_Result]]) -> _Result:
+        """The result of the work; what keeps it from succeeding ends the command with the exit code it stands for."""
+        try:
+            return run(self._with_admin(work))
+        except RocketQError as error:
+            self.fail(error)
+
+    def show(self, value: Any, text: str) -> None:
+        """The value for programs, or the text for people."""
+        click.echo(to_json(value, indent=2) if self.as_json else text)
+
+    def fail(self, error: RocketQError) -> NoReturn:
+        if self.as_json:
+            fields = {"error": type(error).__name__, "message": str(error), "retriable": error.retriable}
+            click.echo(json.dumps(fields), err=True)
+        else:
+            click.echo(f"{click.get_current_context().command_path}: {error}", err=True)
+        sys.exit(exit_code(error))
+
+    async def _with_admin(self, work: Callable[[AsyncAdmin], Awaitable[_Result]]) -> _Result:
+        config = SessionConfig(control_timeout_ms=self.timeout_ms)
+        async with AsyncAdmin(self.name_servers, config=config) as admin:
+            return await work(admin)
+
+
+def exit_code(error: RocketQError) -> int:
+    if isinstance(error, PartlyFailedError):
+        codes = {exit_code(each) for each in error.failures.values()}
+        return codes.pop() if len(codes) == 1 and not error.done else FAILED
+    if isinstance(error, (NotFoundError, TopicNotFound, GroupNotFound, NotFound)):
+        return NOT_FOUND
+    if isinstance(error, RemotingError):
+        return UNREACHABLE
+    return USAGE if isinstance(error, ConfigError) else FAILED
+
+
+def calls_cluster(command: _Command) -> _Command:
+    """The options every verb has; the command gets a `Caller` first."""
+
+    @click.option(
+        "-n",
+        "--namesrv",
+        default=NAME_SERVER,
+        envvar="NAMESRV_ADDR",
+        show_default=True,
+        help="NameServers, HOST:PORT;HOST:PORT.  [env: NAMESRV_ADDR]",
+    )
+    @click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(0.1),
+        default=3.0,
+        show_default=True,
+        help="Seconds for each request.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    @functools.wraps(command)
+    def wrapped(namesrv: str, timeout_s: float, as_json: bool, **given: Any) -> Any:
+        return command(Caller(namesrv, round(timeout_s * 1000), as_json), **given)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def example(*lines: str) -> str:
+    """The end of a help text, kept as it is."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    return json.dumps(plain(value), indent=indent, ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """Frozen values as JSON's own; bytes as text, or as hex where they are none."""
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,240 @@
+"""How verbs end when they cannot do what was asked: 1 failed, 2 usage, 3 not found, 4 unreachable."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rocketq.cli.commands.calling import exit_code
+from rocketq.cli.commands.times import parse_moment
+from rocketq.cli.main import COMMANDS, main
+from rocketq.client.errors import NotFoundError, PartlyFailedError
+from rocketq.errors import UnreachableError
+from rocketq.testing.embedded import EmbeddedCluster
+
+from .conftest import RunCommand, call
+
+NO_ID = "0A00000100002A9F000000000012D687"
+
+VERBS = [
+    ("send", "T", "body"),
+    ("tail", "T"),
+    ("topic", "create", "T"),
+    ("topic", "list"),
+    ("topic", "show", "T"),
+    ("topic", "stats", "T"),
+    ("topic", "delete", "T", "--yes"),
+    ("group", "list"),
+    ("group", "status", "g"),
+    ("group", "set", "g"),
+    ("group", "delete", "g", "--yes"),
+    ("group", "reset", "g", "T", "--to-latest"),
+    ("cluster", "show"),
+    ("message", "get", NO_ID),
+    ("message", "query", "T", "--key", "k"),
+    ("message", "resend", NO_ID),
+    ("offset", "get", "g", "T"),
+    ("offset", "set", "g", "T", "1", "--queue", "b:0"),
+    ("broker", "status", "b"),
+    ("broker", "config", "get", "b"),
+    ("broker", "config", "set", "b", "k=v"),
+]
+
+every_verb = pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
+
+
+@every_verb
+def test_without_a_name_server_every_verb_says_unreachable(arguments: tuple[str, ...], nobody: str) -> None:
+    said = call(nobody, *arguments)
+    assert (said.code, said.out) == (4, "")
+    assert nobody in said.err
+    as_json = call(None, *arguments, "-n", f"{nobody};{nobody}", "--json")
+    assert as_json.code == 4
+    fault = json.loads(as_json.err)
+    assert (fault["error"], fault["retriable"]) == ("UnreachableError", True)
+
+
+@every_verb
+def test_a_wrong_address_is_wrong_usage(arguments: tuple[str, ...]) -> None:
+    assert call(None, *arguments, "-n", "nonsense").code == 2
+
+
+@every_verb
+def test_every_verb_has_help_with_an_example(arguments: tuple[str, ...]) -> None:
+    path = _command_path(arguments)
+    said = CliRunner().invoke(main, [*path, "--help"])
+    assert said.exit_code == 0
+    assert "Example:\n  " in said.output
+    assert "rocketq " + " ".join(path) in said.output.partition("Example:")[2]
+
+
+def _command_path(arguments: tuple[str, ...]) -> list[str]:
+    """The names of the verb alone."""
+    command, path = main.get_command(click.Context(main), arguments[0]), [arguments[0]]
+    for name in arguments[1:]:
+        if not isinstance(command, click.Group):
+            break
+        command = command.commands[name]
+        path.append(name)
+    return path
+
+
+def test_all_verbs_are_there() -> None:
+    assert {"send", "tail", "topic", "group", "cluster", "message", "offset", "broker"} <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("tail", "no-such-topic"),
+        ("topic", "show", "no-such-topic"),
+        ("topic", "stats", "no-such-topic"),
+        ("topic", "delete", "no-such-topic", "--yes"),
+        ("topic", "create", "T", "--cluster", "nowhere"),
+        ("topic", "create", "T", "--broker", "nobody"),
+        ("topic", "list", "--cluster", "nowhere"),
+        ("group", "status", "no-such-group"),
+        ("group", "set", "g", "--broker", "nobody"),
+        ("group", "delete", "no-such-group", "--yes"),
+        ("group", "reset", "no-such-group", "BenchmarkTest", "--to-latest"),
+        ("group", "reset", "TOOLS_CONSUMER", "no-such-topic", "--to-latest"),
+        ("message", "get", NO_ID),
+        ("message", "get", NO_ID, "-t", "BenchmarkTest"),
+        ("message", "get", NO_ID, "-t", "no-such-topic"),
+        ("message", "query", "no-such-topic", "--key", "k"),
+        ("message", "query", "BenchmarkTest", "--key", "k"),
+        ("message", "resend", NO_ID),
+        ("offset", "get", "g", "no-such-topic"),
+        ("offset", "set", "g", "BenchmarkTest", "1", "--queue", "nobody:0"),
+        ("offset", "set", "g", "BenchmarkTest", "1", "--queue", "broker-0:9999"),
+        ("broker", "status", "nobody"),
+        ("broker", "config", "get", "nobody"),
+        ("broker", "config", "get", "broker-0", "nobodyKnows"),
+        ("broker", "config", "set", "broker-0", "nobodyKnows=1"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_there_is_not_found(rocketq: RunCommand, arguments: tuple[str, ...]) -> None:
+    said = rocketq(*arguments)
+    assert said.code == 3, said
+    assert said.err or said.out == "none\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("send",),
+        ("send", "T", "body", "--lines"),
+        ("send", "T", "body", "--queue", "nonsense"),
+        ("send", "T", "body", "--property", "nonsense"),
+        ("tail", "T", "--from", "yesterday"),
+        ("tail", "T", "--count", "0"),
+        ("topic",),
+        ("topic", "make", "T"),
+        ("topic", "create", "bad name"),
+        ("topic", "create", "T", "--queues", "0"),
+        ("topic", "create", "T", "--perm", "x"),
+        ("topic", "create", "T", "--attribute", "nonsense"),
+        ("group", "set", "bad name"),
+        ("group", "reset", "g", "T"),
+        ("group", "reset", "g", "T", "--to-latest", "--to-earliest"),
+        ("group", "reset", "g", "T", "--to-time", "soon"),
+        ("group", "reset", "g", "T", "--to-latest", "--queue", "x"),
+        ("message", "query", "T"),
+        ("message", "query", "T", "--key", "a", "--unique-key", "b"),
+        ("offset", "set", "g", "T", "1"),
+        ("offset", "set", "g", "T", "-1", "--queue", "b:0"),
+        ("broker", "status"),
+        ("broker", "-n", "127.0.0.1:1", "status", "b"),
+        ("broker", "config", "set", "b"),
+        ("broker", "config", "set", "b", "nonsense"),
+        ("broker", "nonsense"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_said_before_anything_is_asked(rocketq: RunCommand, arguments: tuple[str, ...]) -> None:
+    said = rocketq(*arguments)
+    assert said.code == 2, said
+    assert said.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("send", "SCHEDULE_TOPIC_XXXX", "body"),
+        ("send", "T"),
+        ("topic", "create", "TBW102"),
+        ("broker", "config", "set", "broker-0", "brokerName=other"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_refused_has_failed(rocketq: RunCommand, arguments: tuple[str, ...]) -> None:
+    said = rocketq(*arguments, stdin="")
+    assert said.code == 1, said
+    assert said.err
+
+
+def test_a_broker_that_is_gone_is_unreachable(
+    make_rocketq_cluster: Callable[..., EmbeddedCluster], rocketq: RunCommand, nobody: str
+) -> None:
+    assert rocketq("broker", "status", nobody).code == 4
+    assert rocketq("topic", "create", "T", "--broker", nobody).code == 4
+
+
+def test_codes_of_several_failures() -> None:
+    gone, missing = UnreachableError("a:1", "gone"), NotFoundError("topic", "T")
+    assert exit_code(PartlyFailedError({"a": gone, "b": gone}, [])) == 4
+    assert exit_code(PartlyFailedError({"a": gone}, ["b"])) == 1
+    assert exit_code(PartlyFailedError({"a": gone, "b": missing}, [])) == 1
+
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("now", NOW_MS),
+        ("90s", NOW_MS - 90_000),
+        ("2h", NOW_MS - 7_200_000),
+        ("1d", NOW_MS - 86_400_000),
+        ("1700000000000", 1_700_000_000_000),
+        ("0", 0),
+        ("2026-11-15T10:00:00+00:00", 1_794_736_800_000),
+        ("17", None),
+        ("yesterday", None),
+        ("", None),
+        ("5y", None),
+    ],
+)
+def test_moments(text: str, moment: int | None) -> None:
+    assert parse_moment(text, NOW_MS) == moment
+
+
+def test_watching_ends_well_with_an_interrupt(cluster: EmbeddedCluster, rocketq: RunCommand, topic: str) -> None:
+    rocketq("topic", "create", topic, "--queues", "1")
+    rocketq("send", topic, "seen")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "rocketq", "tail", topic, "--from", "earliest"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NAMESRV_ADDR": cluster.name_server_addr, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert child.stdout is not None
+        assert "seen" in child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=10)
+    finally:
+        child.kill()
+        child.wait()
+    assert (child.returncode, out, err) == (0, "", "")
