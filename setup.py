@@ -25,9 +25,12 @@ extensions = [
         [f"{KERNEL}/{name}.py"],
         include_dirs=[KERNEL],
         extra_compile_args=["-O3", "-fno-strict-aliasing"],
-        optional=True,
     )
     for name in COMPILED_MODULES
 ]
 
-setup(ext_modules=cythonize(extensions, compiler_directives=DIRECTIVES, build_dir="build/cython", annotate=True))
+modules = cythonize(extensions, compiler_directives=DIRECTIVES, build_dir="build/cython", annotate=True)
+for module in modules:
+    module.optional = True  # cythonize() does not carry it over
+
+setup(ext_modules=modules)

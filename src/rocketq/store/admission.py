@@ -42,7 +42,9 @@ class Health:
 
 def find_fault(message: NewMessage, config: StoreConfig) -> AppendResult | None:
     """What is wrong with a message, or None."""
-    fault = _topic_fault(message.topic) or _place_fault(message, config) or _number_fault(message)
+    fault = (
+        _type_fault(message) or _topic_fault(message.topic) or _place_fault(message, config) or _number_fault(message)
+    )
     if fault is not None:
         return AppendResult(AppendStatus.MESSAGE_ILLEGAL, fault)
     if len(message.properties) > PROPERTIES_BYTES_MAX:
@@ -53,8 +55,20 @@ def find_fault(message: NewMessage, config: StoreConfig) -> AppendResult | None:
     return None
 
 
+def _type_fault(message: NewMessage) -> str | None:
+    if type(message.topic) is not str:
+        return f"the topic must be a str, not {message.topic!r}"
+    if type(message.queue_id) is not int:
+        return f"the queue id must be an int, not {message.queue_id!r}"
+    if type(message.body) is not bytes or type(message.properties) is not bytes:
+        return "body and properties must be bytes"
+    return None
+
+
 @functools.lru_cache(maxsize=4096)
 def _topic_fault(topic: str) -> str | None:
+    if not topic:
+        return "the topic is empty"
     if not TOPIC_PATTERN.fullmatch(topic):
         return f"topic {topic!r} may hold letters, digits, _ - % and | only"
     if len(topic) > TOPIC_LENGTH_MAX:

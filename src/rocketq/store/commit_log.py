@@ -219,8 +219,10 @@ class CommitLog:
 
     def store_ms_at(self, log_offset: int) -> int | None:
         """Store time of the record at `log_offset`; the body is not looked at."""
-        if not self.start <= log_offset < self.readable_end:
-            return None
+        return self.stamp_at(log_offset) if self.start <= log_offset < self.readable_end else None
+
+    def stamp_at(self, log_offset: int) -> int | None:
+        """The same wherever the log ends: recovery asks before that is known."""
         segment, view = self.segment(log_offset), RecordView()
         if view.parse_at(segment, log_offset - segment.base, False) not in (MESSAGE, BAD_CRC):
             return None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rocketq.errors import ConfigError
 from rocketq.model import Host
@@ -93,6 +93,10 @@ class StoreConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", Path(self.root))
+        if isinstance(self.flush_type, str):
+            object.__setattr__(self, "flush_type", _parse("flushDiskType", self.flush_type, FlushType.ASYNC_FLUSH))
+        for item in fields(self):
+            _require_type(item.metadata.get("key", item.name), getattr(self, item.name), item.default)
         rounded = -(-self.queue_file_bytes // UNIT_BYTES) * UNIT_BYTES
         object.__setattr__(self, "queue_file_bytes", rounded)
         require(self.segment_bytes >= PAGE_BYTES, f"mappedFileSizeCommitLog {self.segment_bytes} is below one page")
@@ -101,7 +105,10 @@ class StoreConfig:
         require(self.queue_file_bytes >= UNIT_BYTES, "mappedFileSizeConsumeQueue must hold at least one unit")
         require(self.index_slots >= 1, "maxHashSlotNum must be at least 1")
         require(self.index_units >= 2, "maxIndexNum must be at least 2")
-        require(0 < self.message_bytes_max < self.segment_bytes, "maxMessageSize must fit in a log file")
+        require(
+            0 < self.message_bytes_max < self.segment_bytes,
+            f"maxMessageSize {self.message_bytes_max} must be below mappedFileSizeCommitLog {self.segment_bytes}",
+        )
         require(
             not (self.transient_buffer and self.flush_type is FlushType.SYNC_FLUSH),
             "transientStorePoolEnable works with flushDiskType ASYNC_FLUSH only",
@@ -141,6 +148,18 @@ class StoreConfig:
             known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known
         }
         return cls(**(values | given))
+
+
+def _require_type(key: str, value: object, default: object) -> None:
+    """Every setting has the type of its default; numbers count something, so they are not negative."""
+    if isinstance(default, bool):
+        require(isinstance(value, bool), f"{key} must be true or false, not {value!r}")
+    elif isinstance(default, int | float):
+        kind = int if isinstance(default, int) else (int, float)
+        require(isinstance(value, kind) and not isinstance(value, bool), f"{key} must be a number, not {value!r}")
+        require(cast(float, value) >= 0, f"{key} must not be negative: {value!r}")
+    elif isinstance(default, FlushType | str):
+        require(isinstance(value, type(default)), f"{key} must be a {type(default).__name__}, not {value!r}")
 
 
 def require(condition: bool, message: str) -> None:

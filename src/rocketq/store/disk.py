@@ -47,10 +47,10 @@ class Disk:
             os.pwrite(handle, head, 0)
             if not named:
                 _give_name(handle, path)
-        except OSError:
+        except OSError as error:
             if named:
                 path.unlink()
-            raise
+            raise OSError(error.errno, f"{os.strerror(error.errno or 0)} ({size_bytes} bytes)", str(path)) from None
         finally:
             os.close(handle)
         self.sync_directory(path.parent)

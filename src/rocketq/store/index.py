@@ -126,8 +126,9 @@ class Index:
         return file
 
     def add_file_from(self, log_offset: int) -> IndexFile:
-        """A new last file for records from `log_offset` on, when those before it are not indexed yet."""
-        file = self.add_file(self._now_ms())
+        """A last file for records from `log_offset` on, when those before it are not indexed yet."""
+        last = self.files[-1] if self.files else None
+        file = last if last is not None and last.tail.count <= 1 else self.add_file(self._now_ms())
         file.tail.preset(file.tail.end_ms, log_offset)
         return file
 
@@ -201,7 +202,9 @@ class Index:
             count = _first_unit_from(tail, log_end)
             last_offset = tail.unit(count - 1)[1]
             last_ms = store_ms_at(last_offset)
-            tail.cut_to(count, tail.begin_ms, tail.begin_offset, last_ms or tail.begin_ms, last_offset)
+            tail.cut_to(
+                count, tail.begin_ms, tail.begin_offset, tail.end_ms if last_ms is None else last_ms, last_offset
+            )
             file.flushed_count = 0
             file.flush()
 

@@ -69,10 +69,12 @@ class Recovery:
             report.walked_from = self._log.start if len(self._log.files) else 0
         end = self._walk(report.walked_from, progress)
         report.log_start, report.log_end = self._log.start if len(self._log.files) else end, end
+        self._tell_losses(point)
         untouched = clean and report.from_point and end == report.walked_from
         self._settle_log(end)
         self._settle_queues(end, untouched=untouched)
         self._settle_index(end)
+        self._keep_given_offsets(point)
         report.holes = list(self._log.holes)
         return report
 
@@ -208,6 +210,28 @@ class Recovery:
             f"the log is damaged from {hole.start} to {hole.end} ({hole.size} bytes): {why}; the rest is served"
         )
 
+    def _tell_losses(self, point: RecoveryPoint | None) -> None:
+        """The recovery point says what there was."""
+        start, end = self.report.log_start, self.report.log_end
+        if point is not None and end < point.log_end:
+            self.report.note(
+                f"the log ended at {point.log_end} and ends at {end} now: {point.log_end - end} bytes are lost"
+            )
+        if point is not None and point.log_start < start:
+            self.report.note(f"the log started at {point.log_start} and starts at {start} now: what was before is gone")
+
+    def _keep_given_offsets(self, point: RecoveryPoint | None) -> None:
+        """Where the log has lost its end, queue offsets that were given stay given: fillers take their places."""
+        if point is None or self.report.log_end >= point.log_end:
+            return
+        for state in point.queues:
+            queue = self._queues.find_or_make(state.topic, state.queue_id)
+            if queue.end_offset < state.end_offset:
+                if queue.end_offset == 0:
+                    queue.begin_at(state.end_offset)
+                queue.fill_to(state.end_offset)
+                queue.correct_min(self.report.log_start)
+
     # Settling
 
     def _settle_log(self, end: int) -> None:
@@ -254,7 +278,7 @@ class Recovery:
         return queue.end_offset > 0
 
     def _settle_index(self, end: int) -> None:
-        self._index.truncate(end, self._log.store_ms_at)
+        self._index.truncate(end, self._log.stamp_at)
         first = next((file.tail for file in self._index.files if file.tail.count > 1), None)
         keyed_from = self._scanner.keyed_from
         if self.report.from_point or first is None:

@@ -68,7 +68,7 @@ class RecoveryPoint:
         except FileNotFoundError:
             return None
         try:
-            if int(check, 16) != zlib.crc32(text):
+            if check.strip() != b"%08x" % zlib.crc32(text):
                 raise ValueError("its checksum does not match")
             body: dict[str, Any] = json.loads(text)
             if body.pop("version") != VERSION:

@@ -78,7 +78,8 @@ class Retention:
         return state
 
     def run_once(self, now_ms: int, disk: DiskState) -> list[LogRange]:
-        """Delete what may and should go now, oldest first; the ranges of the log that went."""
+        """Delete what may and should go now, oldest first; the ranges of the log that went. A full disk is looked at
+        again after every file: no more goes than must."""
         at_hour = datetime.fromtimestamp(now_ms / 1000).hour in self._config.delete_hours
         if not (at_hour or disk.above_limit or self._manual_passes > 0):
             return []
@@ -93,6 +94,7 @@ class Retention:
             log.warning("retention: log range [%d, %d) was deleted (%s); groups left behind go on at the new minimum",
                         gone.start, gone.end, "the disk is filling up" if force else "it expired")  # fmt: skip
             self._on_deleted(gone)
+            force = force and self.disk_state().clean_now
         return deleted
 
     def _first_may_go(self, now_ms: int, *, force: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
-from rocketq.errors import StoreClosedError
+from rocketq.errors import ConfigError, StoreClosedError, StoreError
 from rocketq.kernel.properties import hash_text
 from rocketq.model import NewMessage, Record
 from rocketq.runtime.clock import Clock, SystemClock
@@ -88,11 +89,21 @@ class Store:
         services: bool = True,
     ) -> Self:
         """Lock the directory, recover it, start the background services (unless told not to)."""
+        if not isinstance(config, StoreConfig):
+            raise ConfigError(f"Store.open() takes a StoreConfig, not {config!r}: StoreConfig(root=…)")
         store = cls(config, clock=clock, disk=disk)
         store._directory_lock = DirectoryLock(config.root / "lock")
         try:
             store._recover(progress or _log_progress())
             store._begin()
+        except OSError as error:
+            store._release()
+            if error.errno == errno.ENOSPC:
+                raise StoreError(
+                    f"no room to open the store: {error}. Log files take {config.segment_bytes} bytes each "
+                    f"(mappedFileSizeCommitLog), index files {config.index_file_bytes} (maxHashSlotNum, maxIndexNum)"
+                ) from error
+            raise
         except BaseException:
             store._release()
             raise
@@ -376,6 +387,7 @@ class Store:
     def _clean(self) -> list[LogRange]:
         deleted = self.retention.run_once(self.clock.now_ms(), self._check_disk())
         if deleted:
+            self._check_disk()
             self.save_recovery_point()  # the old one names files that are gone
         return deleted
 
@@ -438,27 +450,32 @@ class Store:
 
     def offset_by_time(self, topic: str, queue_id: int, time_ms: int, *, upper: bool = False) -> int:
         """The first offset stored at or after a time (`upper`: the last at or before it); 0 without such a queue."""
+        self._require_open()
         queue = self.queues.get(topic, queue_id)
         return 0 if queue is None else self.queries.offset_by_time(queue, time_ms, upper=upper)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """-1 for a queue that does not exist."""
+        self._require_open()
         queue = self.queues.get(topic, queue_id)
         return -1 if queue is None else queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """One past the last visible message; 0 for a queue that does not exist."""
+        self._require_open()
         queue = self.queues.get(topic, queue_id)
         return 0 if queue is None else self.queries.max_offset_of(queue)
 
     def store_ms_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Store time of a queue's message; -1 when it is not there."""
+        self._require_open()
         queue = self.queues.get(topic, queue_id)
         found = None if queue is None else self.queries.store_ms_of(queue, queue_offset)
         return -1 if found is None else found
 
     def earliest_store_ms(self) -> int:
         """Store time of the oldest message; -1 without any."""
+        self._require_open()
         return self.queries.earliest_store_ms()
 
 

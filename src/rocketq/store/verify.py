@@ -47,7 +47,7 @@ class Verifier:
         self._log_dir = log_dir or root / "commitlog"
         self._given_shape = index_shape
         self._progress = progress
-        self._point = RecoveryPoint.load(root)
+        self._point = RecoveryPoint.load(root) if root.is_dir() else None
         self.report = VerifyReport(str(root), cleanly_stopped=not (root / "abort").exists())
         self._files = SegmentDirectory(self._log_dir, 1, self._disk)
         self._queues: dict[tuple[str, int], CheckedQueue] = {}
@@ -64,7 +64,7 @@ class Verifier:
         if not self.root.is_dir():
             raise StoreError(f"{self.root} is not a directory")
         if not self._log_dir.is_dir():
-            raise StoreError(f"{self.root} has no commitlog directory: this is not a store")
+            raise StoreError(f"{self._log_dir} is not there: {self.root} is not a store")
         if self._point is None and (self.root / FILE_NAME).exists():
             self._error(FILE_NAME, "the recovery point is damaged (the next opening walks the whole log)")
         self._look_at_log_files()
@@ -182,6 +182,10 @@ class Verifier:
     def _check_digests(self) -> None:
         if self._point is None or self._point.segment_bytes != self._files.file_bytes:
             return
+        if self._point.log_start < self.report.log_start:
+            self._error(f"log offset {self._point.log_start}", f"log files up to {self.report.log_start} are gone")
+        if self._point.log_end > self.report.log_end:
+            self._error(f"log offset {self.report.log_end}", f"the log ended at {self._point.log_end}: its end is lost")
         for start, upto, wanted in self._point.digests:
             if start not in self._files:
                 continue
@@ -344,6 +348,10 @@ class Verifier:
 
     def _check_index_coverage(self, units: int, first_offset: int | None, present: bool) -> None:
         keys, keyed_from = self._scanner.keys, self._scanner.keyed_from
+        if self._point is not None and self._point.index_missing is not None:
+            start, end = self._point.index_missing
+            self._add(Severity.REPAIR, "index", f"keys of the log from {start} to {end} are still to be indexed")
+            return
         if keys and not present:
             self._add(Severity.REPAIR, "index", f"there is none; {keys} keys can only be found after it is built again")
         elif keys > units and (first_offset is None or first_offset <= keyed_from):
@@ -364,6 +372,8 @@ class Verifier:
         times = {"log": point.log_ms, "queues": point.queues_ms, "index": point.index_ms}
         for name, time_ms in times.items():
             if time_ms < 0 or (last_ms and time_ms > last_ms):
-                self._lagging("checkpoint", f"{name} time {time_ms} is behind the last message's store time {last_ms}")
+                self._lagging(
+                    "checkpoint", f"{name} time {time_ms} is later than the last message's store time {last_ms}"
+                )
         if point.confirm_offset > self.report.log_end or point.confirm_offset < 0 or point.master_flushed_offset < 0:
             self._error("checkpoint", f"confirm offset {point.confirm_offset} is outside the log")

@@ -94,7 +94,7 @@ def test_store_time_is_taken_when_the_message_is_written(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("given", "status", "reason"),
     [
-        ({"topic": ""}, AppendStatus.MESSAGE_ILLEGAL, "letters, digits"),
+        ({"topic": ""}, AppendStatus.MESSAGE_ILLEGAL, "is empty"),
         ({"topic": "a/b"}, AppendStatus.MESSAGE_ILLEGAL, "letters, digits"),
         ({"topic": ".."}, AppendStatus.MESSAGE_ILLEGAL, "letters, digits"),
         ({"topic": "a\n"}, AppendStatus.MESSAGE_ILLEGAL, "letters, digits"),

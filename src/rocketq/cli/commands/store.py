@@ -28,8 +28,16 @@ def store() -> None:
 @click.option(
     "--log-dir", type=click.Path(path_type=Path), help="Where the commit log is, when not in DIRECTORY/commitlog."
 )
-@click.option("--index-slots", type=int, help="maxHashSlotNum of the index files, when it cannot be told from them.")
-@click.option("--index-units", type=int, help="maxIndexNum of the index files, when it cannot be told from them.")
+@click.option(
+    "--index-slots",
+    type=click.IntRange(min=1),
+    help="maxHashSlotNum of the index files, when it cannot be told from them.",
+)
+@click.option(
+    "--index-units",
+    type=click.IntRange(min=2),
+    help="maxIndexNum of the index files, when it cannot be told from them.",
+)
 @click.option("--delay-levels", default=DEFAULT_DELAY_LEVELS, help="messageDelayLevel, when it is not the default.")
 def check(
     directory: Path,
@@ -58,9 +66,11 @@ def check(
         report = Verifier(
             directory, log_dir=log_dir, index_shape=shape, delay_levels=delay_levels, progress=progress
         ).run()
+    except ConfigError as error:
+        raise click.UsageError(f"--delay-levels: {error}") from None
     except StoreError as error:
         _fail(str(error), NOT_FOUND, as_json)
-    except (ConfigError, OSError) as error:
+    except OSError as error:
         _fail(str(error), FAILED, as_json)
     if show:
         bar.render_finish()
