@@ -78,6 +78,8 @@ class Appender:
         """Let go of the file; the next append needs another attach_segment()."""
         self.segment = None
         self.index = None
+        if not cython.compiled:
+            self.p = None
 
     def close_segment(self):
         """Fill the rest of the file with a blank record; nothing is appended to it any more."""
