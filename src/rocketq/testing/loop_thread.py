@@ -23,11 +23,15 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     def close(self) -> None:
+        """May be called where another loop runs."""
+        self.run(self._shut_down())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
+
+    async def _shut_down(self) -> None:
+        await self._loop.shutdown_asyncgens()
+        await self._loop.shutdown_default_executor()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
