@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
 import pytest
@@ -18,6 +20,11 @@ from rocketq.cli.commands.times import parse_moment
 from rocketq.cli.main import COMMANDS, main
 from rocketq.client.errors import NotFoundError, PartlyFailedError
 from rocketq.errors import UnreachableError
+from rocketq.protocol.bodies.registration import Registration
+from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from rocketq.protocol.frame import encode_command
+from rocketq.protocol.headers.nameserver import RegisterBrokerRequest
+from rocketq.protocol.requests import make_request
 from rocketq.testing.embedded import EmbeddedCluster
 
 from .conftest import RunCommand, call
@@ -78,11 +85,12 @@ def test_every_verb_has_help_with_an_example(arguments: tuple[str, ...]) -> None
 
 def _command_path(arguments: tuple[str, ...]) -> list[str]:
     """The names of the verb alone."""
-    command, path = main.get_command(click.Context(main), arguments[0]), [arguments[0]]
-    for name in arguments[1:]:
+    command: click.Command | None = main
+    path: list[str] = []
+    for name in arguments:
         if not isinstance(command, click.Group):
             break
-        command = command.commands[name]
+        command = command.get_command(click.Context(command), name)
         path.append(name)
     return path
 
@@ -182,11 +190,41 @@ def test_what_is_refused_has_failed(rocketq: RunCommand, arguments: tuple[str, .
     assert said.err
 
 
-def test_a_broker_that_is_gone_is_unreachable(
-    make_rocketq_cluster: Callable[..., EmbeddedCluster], rocketq: RunCommand, nobody: str
+def test_a_broker_that_is_gone_is_unreachable(rocketq: RunCommand, nobody: str) -> None:
+    for verb in (("broker", "status", nobody), ("topic", "create", "T", "--broker", nobody)):
+        said = rocketq(*verb)
+        assert said.code == 4
+        assert nobody in said.err
+
+
+def test_a_broker_that_is_registered_but_gone_is_unreachable(
+    make_rocketq_cluster: Callable[..., EmbeddedCluster], nobody: str
 ) -> None:
-    assert rocketq("broker", "status", nobody).code == 4
-    assert rocketq("topic", "create", "T", "--broker", nobody).code == 4
+    """Goal: what is known without it is still shown, with the reason beside it."""
+    name_servers = make_rocketq_cluster(brokers=0).name_server_addr
+    with registered(name_servers, nobody):
+        for verb in (("broker", "status", "gone"), ("topic", "stats", "T"), ("group", "list"), ("send", "T", "x")):
+            assert call(name_servers, *verb).code == 4
+        assert call(name_servers, "topic", "list").out == "T\n"
+        shown = call(name_servers, "cluster", "show", "--json")
+        assert shown.code == 0
+        (row,) = shown.json["brokers"]
+        assert (row["address"], row["put_tps"]) == (nobody, None)
+        assert nobody in row["error"]
+        assert "?" in call(name_servers, "cluster", "show").out
+
+
+@contextmanager
+def registered(name_server: str, addr: str) -> Iterator[None]:
+    """A broker on paper, for as long as the connection lasts that told of it."""
+    table = TopicConfigTable(topics={"T": TopicConfig(topic="T", read_queue_count=1, write_queue_count=1)})
+    header = RegisterBrokerRequest(broker_name="gone", broker_addr=addr, cluster="C", broker_id=0)
+    request = make_request(header, opaque=1, body=Registration(topics=table).encode())
+    host, _, port = name_server.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as link:
+        link.sendall(encode_command(request))
+        assert link.recv(4)
+        yield
 
 
 def test_codes_of_several_failures() -> None:

@@ -160,6 +160,14 @@ async def test_a_send_goes_to_another_broker_when_one_is_gone(
 
 
 @on_a_loop
+async def test_the_timeout_of_a_send_bounds_looking_for_a_route_too(cluster: EmbeddedCluster, topic: str) -> None:
+    async with Silent() as silent, Session(silent) as session, asyncio.timeout(2):
+        with pytest.raises(RequestTimeoutError) as caught:
+            await Sender(session, "p").send(Message(topic=topic, body=b"x"), timeout_ms=200)
+        assert caught.value.addr == silent
+
+
+@on_a_loop
 async def test_a_broker_that_does_not_answer_leaves_its_queues_unknown(
     make_rocketq_cluster: Callable[..., EmbeddedCluster], topic: str, group: str
 ) -> None:

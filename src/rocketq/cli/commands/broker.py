@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
@@ -14,7 +15,6 @@ from click.core import ParameterSource
 from rocketq.broker import Broker, BrokerConfig
 from rocketq.broker.app import kept_settings_path
 from rocketq.broker.config import unknown_keys
-from rocketq.cli.commands import broker_admin
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.cli.settings_file import read_settings
@@ -37,7 +37,21 @@ class _Servant:
         return {self._broker.config.name: self._broker.addr}
 
 
-@click.group(invoke_without_command=True)
+class _Verbs(click.Group):
+    """Those for a running broker are imported when asked for: a server does without them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["config", "status"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = getattr(importlib.import_module("rocketq.cli.commands.broker_admin"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Verbs, invoke_without_command=True)
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A broker.conf.")
 @click.option("-n", "--namesrv", help="NameServers, HOST:PORT;HOST:PORT.  [default: NAMESRV_ADDR, or namesrvAddr]")
 @click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")
@@ -76,10 +90,6 @@ def broker(
     except RocketQError as error:
         click.echo(f"rocketq broker: {error}", err=True)
         sys.exit(USAGE if isinstance(error, ConfigError) else FAILED)
-
-
-broker.add_command(broker_admin.status)
-broker.add_command(broker_admin.config)
 
 
 def only_given(**flags: str | int | None) -> dict[str, str]:

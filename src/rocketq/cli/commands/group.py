@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from rocketq.cli.commands.tables import table
 from rocketq.cli.commands.times import moment
 from rocketq.client.aio.admin_groups import GroupChanges
 from rocketq.client.core.resets import ResetTo
+from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.names import is_system_group
 
 
@@ -28,21 +30,17 @@ def list_groups(caller: Caller, everything: bool) -> None:
     """List configured groups."""
     found = caller.run(lambda admin: admin.groups.list())
     rows = [
-        {
-            "group": name,
-            "brokers": sorted(configs),
-            "consume_enabled": all(config.consume_enable for config in configs.values()),
-            "retry_max": min(config.retry_max for config in configs.values()),
-        }
+        (name, sorted(configs), _all_consume(configs), min(config.retry_max for config in configs.values()))
         for name, configs in found.items()
         if everything or not is_system_group(name)
     ]
-    titles = ["GROUP", "BROKERS", "MAY CONSUME", "RETRIES"]
-    lines = [
-        (row["group"], len(row["brokers"]), "yes" if row["consume_enabled"] else "no", row["retry_max"])  # type: ignore[arg-type]
-        for row in rows
-    ]
-    caller.show(rows, table(titles, lines))
+    value = [dict(zip(("group", "brokers", "consume_enabled", "retry_max"), row, strict=True)) for row in rows]
+    lines = [(name, len(brokers), "yes" if consumes else "no", retries) for name, brokers, consumes, retries in rows]
+    caller.show(value, table(["GROUP", "BROKERS", "MAY CONSUME", "RETRIES"], lines))
+
+
+def _all_consume(configs: Mapping[str, GroupConfig]) -> bool:
+    return all(config.consume_enable for config in configs.values())
 
 
 @group.command(epilog=example("rocketq group status billing"))

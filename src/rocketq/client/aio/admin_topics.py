@@ -13,6 +13,7 @@ from rocketq.client.aio.scatter import on_each
 from rocketq.client.aio.session import Session
 from rocketq.client.core.routes import format_order, masters_of, queue_order
 from rocketq.client.core.topic_kinds import TopicKind, topic_kind
+from rocketq.client.errors import NotFoundError
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.groups import GroupList
 from rocketq.protocol.bodies.routes import TopicRoute
@@ -124,6 +125,8 @@ class AsyncTopics:
         in_scope = await self._directory.masters(cluster)
         route = await self.route(topic)
         brokers = {name: addr for name, addr in masters_of(route).items() if name in in_scope}
+        if not brokers:
+            raise NotFoundError("topic", topic, f"cluster {cluster} has no broker with it" if cluster else None)
         request = headers.DeleteTopicRequest(topic=topic)
         await on_each({name: self._session.call(addr, request) for name, addr in brokers.items()})
         await self._session.tell(name_headers.ForgetTopicRequest(topic=topic, cluster=cluster))

@@ -25,6 +25,8 @@ RETRY_S: Final = 1.0
 
 log = logging.getLogger(__name__)
 
+_Found = asyncio.Queue[StoredMessage | Exception]
+
 
 class Follower:
     """Messages of a topic in the order of each queue. It commits nothing and is no member of a group."""
@@ -57,22 +59,33 @@ class Follower:
 
     async def follow(self, offsets: dict[MessageQueue, int]) -> AsyncGenerator[StoredMessage, None]:
         """What is there and what comes, without end; brokers may go and come back meanwhile."""
-        found: asyncio.Queue[StoredMessage] = asyncio.Queue(AHEAD_MAX)
+        found: _Found = asyncio.Queue(AHEAD_MAX)
         tasks = [asyncio.create_task(self._follow_queue(queue, offset, found)) for queue, offset in offsets.items()]
         tasks.append(asyncio.create_task(self._follow_new_queues(set(offsets), found)))
         try:
             while True:
-                yield await found.get()
+                item = await found.get()
+                if isinstance(item, Exception):
+                    raise item
+                yield item
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _follow_queue(self, queue: MessageQueue, offset: int, found: asyncio.Queue[StoredMessage]) -> None:
+    async def _follow_queue(self, queue: MessageQueue, offset: int, found: _Found) -> None:
+        try:
+            await self._pull_on(queue, offset, found)
+        except Exception as error:  # whoever reads must hear of it, or would wait for this queue in vain
+            await found.put(error)
+
+    async def _pull_on(self, queue: MessageQueue, offset: int, found: _Found) -> None:
         while True:
             try:
                 result = await self._pull(queue, offset, hold_ms=HOLD_MS)
             except RocketQError as error:
+                if not error.retriable:
+                    raise
                 log.warning("queue %d of %s on %s: %s", queue.queue_id, queue.topic, queue.broker_name, error)
                 self._session.routes.forget(queue.topic)
                 await asyncio.sleep(RETRY_S)
@@ -81,7 +94,7 @@ class Follower:
                 await found.put(message)
             offset = result.next_offset
 
-    async def _follow_new_queues(self, known: set[MessageQueue], found: asyncio.Queue[StoredMessage]) -> None:
+    async def _follow_new_queues(self, known: set[MessageQueue], found: _Found) -> None:
         async with asyncio.TaskGroup() as group:
             while True:
                 await asyncio.sleep(self._session.config.route_life_ms / 1000)

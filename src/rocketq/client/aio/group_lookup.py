@@ -40,11 +40,15 @@ class GroupLookup:
     async def require(self, group: str) -> None:
         """NotFoundError unless a broker is configured for it, has a member of it, or offsets it committed."""
         masters = await self._directory.masters()
-        if group in await self.configs(masters) or await self.online_at(group, masters):
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        tables = await outcomes({name: self._session.call(addr, None, code=code) for name, addr in masters.items()})
+        if any(group in GroupConfigTable.decode(answer.body).groups for answer in tables.results.values()):
             return
         request = ConsumeStatsRequest(group=group)
-        answers = await on_each({name: self._session.call(addr, request) for name, addr in masters.items()})
-        if not any(ConsumeStats.decode(answer.body).queues for answer in answers.values()):
+        stats = await outcomes({name: self._session.call(addr, request) for name, addr in masters.items()})
+        if any(ConsumeStats.decode(answer.body).queues for answer in stats.results.values()):
+            return
+        if not await self.online_at(group, masters):  # raises where a broker that might know it does not answer
             raise NotFoundError("consumer group", group)
 
     async def online(self, group: str, broker_names: Set[str], topic: str) -> dict[str, Command]:

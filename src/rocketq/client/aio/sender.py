@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Final
 
@@ -10,7 +11,7 @@ from rocketq.client.core.messages import SEND_STATUSES, Message, Outgoing, SendR
 from rocketq.client.core.queue_choice import RoundRobin
 from rocketq.client.core.routes import from_template, master_addr, publish_queues
 from rocketq.client.errors import NoQueueError
-from rocketq.errors import RocketQError
+from rocketq.errors import RequestTimeoutError, RocketQError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.codes import RequestCode
@@ -42,28 +43,42 @@ class Sender:
         outgoing = prepare(message, self._session.unique_ids.next(self._session.clock.now_ms()))
         deadline_ms = self._session.clock.monotonic_ms() + timeout_ms
         if queue is not None:
-            route = await self._session.routes.get(message.topic)
-            return await self._attempt(route, queue, message, outgoing, timeout_ms)
+            route = await self._route_by(message.topic, deadline_ms)
+            return await self._attempt(route, queue, message, outgoing, self._left_ms(deadline_ms))
         return await self._send_somewhere(message, outgoing, deadline_ms)
 
     async def _send_somewhere(self, message: Message, outgoing: Outgoing, deadline_ms: int) -> SendResult:
         failed_broker: str | None = None
         for attempt in range(1, self._attempts_max + 1):
-            route = await self._route(message.topic)
-            queues = publish_queues(message.topic, route)
-            if not queues:
-                raise NoQueueError(message.topic, "no queue of it can be written at present")
-            queue = self._choice.choose(queues, failed_broker)
-            left_ms = max(1, deadline_ms - self._session.clock.monotonic_ms())
             try:
-                return await self._attempt(route, queue, message, outgoing, left_ms)
+                route = await self._route_by(message.topic, deadline_ms)
+                queue = self._choose(message.topic, route, failed_broker)
+                failed_broker = queue.broker_name
+                return await self._attempt(route, queue, message, outgoing, self._left_ms(deadline_ms))
             except RocketQError as error:
                 out_of_time = self._session.clock.monotonic_ms() >= deadline_ms
                 if not error.retriable or attempt == self._attempts_max or out_of_time:
                     raise
-                failed_broker = queue.broker_name
                 self._session.routes.forget(message.topic)
         raise AssertionError("the last attempt returns or raises")
+
+    def _choose(self, topic: str, route: TopicRoute, failed_broker: str | None) -> MessageQueue:
+        queues = publish_queues(topic, route)
+        if not queues:
+            raise NoQueueError(topic, "no queue of it can be written at present")
+        return self._choice.choose(queues, failed_broker)
+
+    def _left_ms(self, deadline_ms: int) -> int:
+        return max(1, deadline_ms - self._session.clock.monotonic_ms())
+
+    async def _route_by(self, topic: str, deadline_ms: int) -> TopicRoute:
+        left_ms = self._left_ms(deadline_ms)
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                return await self._route(topic)
+        except TimeoutError:
+            addrs = ";".join(self._session.name_servers.addrs)
+            raise RequestTimeoutError(addrs, RequestCode.GET_ROUTEINFO_BY_TOPIC, left_ms) from None
 
     async def _route(self, topic: str) -> TopicRoute:
         """Of a topic that does not exist the route it will have once a broker got its first message."""
