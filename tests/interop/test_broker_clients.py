@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.interop
 START_SECONDS_MAX = 20
 RUN_SECONDS_MAX = 120
 TOOL_SECONDS_MAX = 60
+GO_BUILD_SECONDS_MAX = 300
+GO_SOURCES = Path(__file__).parent / "go"
 VERSIONS = ["4.9.7", "5.3.3"]
 SETTINGS = {
     **SMALL_FILES,
@@ -251,3 +254,39 @@ def export_checks(cluster: Ours, addr: str) -> None:
         folder = str(cluster.folder / "export")
         assert "success" in cluster.mqadmin(command, "-c", "DefaultCluster", "-f", folder)
     cluster.mqadmin("producer", "-b", addr)
+
+
+@pytest.fixture(scope="session")
+def go_clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program in go/, built."""
+    if shutil.which("go") is None:
+        pytest.skip("no go was found")
+    target = tmp_path_factory.mktemp("go") / "clients"
+    command = ["go", "build", "-o", str(target), "."]
+    try:
+        built = subprocess.run(
+            command, cwd=GO_SOURCES, capture_output=True, text=True, check=False, timeout=GO_BUILD_SECONDS_MAX
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"the Go client was not fetched and built within {GO_BUILD_SECONDS_MAX} s")
+    if "dial tcp" in built.stderr or "proxyconnect" in built.stderr:
+        pytest.skip(f"the Go client cannot be fetched: {built.stderr[:200]}")
+    assert built.returncode == 0, built.stderr
+    return target
+
+
+def test_the_go_client_produces_and_consumes(go_clients: Path, ours: Begin) -> None:
+    """Goal: every way of sending, tags, in order, broadcast, a member that leaves; with the Go client v2.1.2."""
+    cluster = ours("4.9.7")
+    cluster.up()
+    ran = subprocess.run(
+        [str(go_clients), cluster.addresses["namesrv"], "GoFresh"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_SECONDS_MAX,
+        env={**os.environ, "ROCKETMQ_GO_LOG_LEVEL": "error"},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-2000:] + cluster.log()
+    said = dict(line.split(" ", 1) for line in ran.stdout.splitlines())
+    assert said == {"sent": "42", "all": "42", "tagged": "10", "ordered": "42", "broadcast": "42", "later": "8"}
