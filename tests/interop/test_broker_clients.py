@@ -26,6 +26,8 @@ RUN_SECONDS_MAX = 120
 TOOL_SECONDS_MAX = 60
 GO_BUILD_SECONDS_MAX = 300
 GO_SOURCES = Path(__file__).parent / "go"
+NPM_SECONDS_MAX = 120
+NODE_SOURCES = Path(__file__).parent / "node"
 VERSIONS = ["4.9.7", "5.3.3"]
 SETTINGS = {
     **SMALL_FILES,
@@ -290,3 +292,34 @@ def test_the_go_client_produces_and_consumes(go_clients: Path, ours: Begin) -> N
     assert ran.returncode == 0, ran.stdout + ran.stderr[-2000:] + cluster.log()
     said = dict(line.split(" ", 1) for line in ran.stdout.splitlines())
     assert said == {"sent": "42", "all": "42", "tagged": "10", "ordered": "42", "broadcast": "42", "later": "8"}
+
+
+@pytest.fixture(scope="session")
+def node_clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program in node/, with its package beside it."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("no node and npm were found")
+    folder = tmp_path_factory.mktemp("node")
+    for source in NODE_SOURCES.iterdir():
+        shutil.copy(source, folder)
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund"]
+    try:
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=NPM_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"ali-ons was not fetched within {NPM_SECONDS_MAX} s")
+    if ran.returncode != 0:
+        pytest.skip(f"ali-ons cannot be fetched: {(ran.stdout + ran.stderr)[:200]}")
+    return folder / "clients.js"
+
+
+def test_the_node_client_produces_and_consumes(node_clients: Path, ours: Begin) -> None:
+    """Goal: sends, tags, long polling; with ali-ons 3.12, which makes no topics."""
+    cluster = ours("4.9.7")
+    cluster.up()
+    addr = cluster.addresses["broker-a"]
+    for topic in ("NodeFresh", "%RETRY%node-all", "%RETRY%node-tagged"):
+        assert "success" in cluster.mqadmin("updateTopic", "-b", addr, "-t", topic, "-r", "4", "-w", "4")
+    command = ["node", str(node_clients), cluster.addresses["namesrv"], "NodeFresh"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX)
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-2000:] + cluster.log()
+    assert dict(line.split(" ", 1) for line in ran.stdout.splitlines()) == {"sent": "20", "all": "21", "tagged": "11"}
