@@ -13,10 +13,12 @@ from rocketq.client import (
     MessageInvalidError,
     NotFoundError,
     Puller,
+    PullResult,
     PullStatus,
     ResetTo,
     Sender,
     SendStatus,
+    SessionConfig,
     StoredMessage,
 )
 from rocketq.client.aio.follower import Follower
@@ -185,3 +187,37 @@ async def test_a_topic_is_followed_over_a_restart(
         found.append(await anext(messages))
         await messages.aclose()
         assert [one.queue_offset for one in found] == [0, 1, 2]
+
+
+@on_a_loop
+async def test_queues_that_come_later_are_followed_from_their_start(cluster: EmbeddedCluster, topic: str) -> None:
+    config = SessionConfig(route_life_ms=50)
+    async with AsyncAdmin(cluster.name_server_addr, config=config) as admin:
+        await admin.topics.create(topic, queues=1, broker="broker-0")
+        follower = Follower(admin.session, topic)
+        messages = follower.follow(await follower.start_offsets(ResetTo.latest()))
+        await send(admin, topic)
+        assert (await anext(messages)).queue.queue_id == 0
+        await admin.topics.create(topic, queues=2, broker="broker-0")
+        late = MessageQueue(topic=topic, broker_name="broker-0", queue_id=1)
+        await Sender(admin.session, "p").send(Message(topic=topic, body=b"late"), late)
+        found = await anext(messages)
+        assert (found.queue, found.queue_offset, found.body) == (late, 0, b"late")
+        await messages.aclose()
+
+
+@on_a_loop
+async def test_what_will_not_get_better_ends_the_following(
+    cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: whoever follows hears of a failure that another try does not mend, instead of waiting in vain."""
+
+    async def broken(*args: object, **given: object) -> PullResult:
+        raise MessageInvalidError("whatever it is, it is not retriable")
+
+    async with AsyncAdmin(cluster.name_server_addr) as admin:
+        await admin.topics.create(topic, queues=1, broker="broker-0")
+        follower = Follower(admin.session, topic)
+        monkeypatch.setattr(Puller, "pull", broken)
+        with pytest.raises(MessageInvalidError):
+            await anext(follower.follow(await follower.start_offsets(ResetTo.latest())))

@@ -99,7 +99,7 @@ class Follower:
             while True:
                 await asyncio.sleep(self._session.config.route_life_ms / 1000)
                 with suppress(RocketQError):
-                    route = await self._session.routes.get(self._topic)
+                    route = await self._session.routes.refresh(self._topic)
                     for queue in set(subscribe_queues(self._topic, route)) - known:
                         known.add(queue)
                         group.create_task(self._follow_queue(queue, 0, found))
