@@ -7,7 +7,17 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 KERNEL = "src/rocketq/kernel"
-COMPILED_MODULES = ["buffers", "properties", "records", "queue_units", "index_units", "appender", "reader", "scanner"]
+COMPILED_MODULES = [
+    "buffers",
+    "properties",
+    "records",
+    "queue_units",
+    "index_units",
+    "appender",
+    "reader",
+    "scanner",
+    "send_frames",
+]
 
 DIRECTIVES = {
     "language_level": 3,

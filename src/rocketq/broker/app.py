@@ -17,6 +17,7 @@ from rocketq.broker.figures import Figures
 from rocketq.broker.free_port import VIP_STEP, pick_port
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.handlers import membership
+from rocketq.broker.hot_feed import HotFeed
 from rocketq.broker.long_polling import RECHECK_MS, LongPolling
 from rocketq.broker.producer_groups import ProducerGroups
 from rocketq.broker.queue_locks import QueueLocks
@@ -67,6 +68,7 @@ class Broker:
         self._parts: wiring.Parts | None = None
         self._keeper: StateKeeper | None = None
         self._servers: list[Server] = []
+        self.feeds: list[HotFeed] = []
         self.guards: list[Guard] = []
         """Asked before every handler, at both ports; the place for access control."""
 
@@ -169,10 +171,15 @@ class Broker:
         for dispatcher, port in ((main, config.port), (vip, config.port + VIP_STEP)):
             wiring.bind_all_but_pulls(parts, dispatcher)
             dispatcher.guards = self.guards
-            server = Server(dispatcher, limits=limits, tls=self._tls)
+            server = Server(dispatcher, limits=limits, tls=self._tls, feed=self._feed_of(parts, dispatcher))
             server.add_close_callback(self._disconnected)
             await server.start(config.host, port)
             self._servers.append(server)
+
+    def _feed_of(self, parts: wiring.Parts, dispatcher: Dispatcher) -> HotFeed:
+        feed = HotFeed(parts.settings, parts.topics, parts.store, parts.figures, parts.clock, dispatcher)
+        self.feeds.append(feed)
+        return feed
 
     def _start_timers(self) -> None:
         parts, keeper = self.parts, self._keeper

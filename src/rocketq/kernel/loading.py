@@ -15,7 +15,17 @@ from types import ModuleType
 
 from rocketq.kernel.cython_shim import make_shim
 
-MODULES = ("buffers", "properties", "records", "queue_units", "index_units", "appender", "reader", "scanner")
+MODULES = (
+    "buffers",
+    "properties",
+    "records",
+    "queue_units",
+    "index_units",
+    "appender",
+    "reader",
+    "scanner",
+    "send_frames",
+)
 CHOICE_VARIABLE = "ROCKETQ_KERNEL"
 
 _HERE = Path(__file__).parent

@@ -164,6 +164,13 @@ class Writer:
         scanner.to_queues = True
         appender.index = scanner.index
 
+    def stored_by_kernel(self) -> None:
+        """The kernel has appended by itself, under our lock: take note of its last record as after an append."""
+        appender = self._log.appender
+        self.last_record = appender.log_offset
+        if appender.index is None and self._config.index_enabled:
+            self._unindexed_from = appender.log_offset
+
     def _try(self, queue: ConsumeQueue, message: NewMessage, batch: Batch | None, now_ms: int) -> int:
         appender, born_host = self._log.appender, message.born_host.packed()
         if batch is None:

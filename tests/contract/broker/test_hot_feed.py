@@ -1,0 +1,145 @@
+"""Plain sends that the kernel takes are stored and answered exactly as the handlers would."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from rocketq.model import Record
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.flags import CommandFlag
+from rocketq.protocol.frame import encode_command
+from rocketq.protocol.messages import decode_records
+from rocketq.testing import EmbeddedCluster
+from tests.contract.broker.kit import (
+    JAVA_497,
+    JAVA_533,
+    Peer,
+    connected,
+    letters,
+    make_topic,
+    over_loopback,
+    pull,
+    send_fields,
+)
+
+UNIQUE = "7F0000010B3A18B4AAC2123456780000"
+PLAIN: list[dict[str, Any]] = [
+    {"properties": f"KEYS\x01k1 k2\x02UNIQ_KEY\x01{UNIQUE}\x02WAIT\x01true\x02TAGS\x01TagA"},
+    {"properties": f'UNIQ_KEY\x01{UNIQUE}\x02WAIT\x01false\x02empty\x01\x02a\x01b=c;"q" \\ /\x02'},
+    {"properties": ""},
+    {"properties": "x\x01" + "y" * 20_000},
+    {"properties": "a\x01b\x01c\x02nothing\x02\x01v"},
+    {"properties": "tab\x01a\tb", "flag": 7, "sysFlag": 1, "bornTimestamp": 1},
+]
+LEFT_TO_HANDLERS: list[dict[str, Any]] = [
+    {"properties": "KEYS\x01键\x02TAGS\x01标签"},
+    {"properties": "CLUSTER\x01mine"},
+    {"properties": "a\x011\x02a\x012"},
+    {"properties": "a\x01b", "reconsumeTimes": 1},
+    {"properties": 'UNIQ_KEY\x01with"quote'},
+]
+_counter = itertools.count()
+
+
+def facts(record: Record) -> tuple[Any, ...]:
+    """What two stored copies of one message have in common."""
+    return (
+        record.body,
+        record.properties,
+        record.flag,
+        record.sys_flag,
+        record.born_ms,
+        record.born_host.ip,
+        record.topic,
+    )
+
+
+def answered(answer: Command) -> dict[str, str]:
+    return {name: value for name, value in answer.ext_fields.items() if name not in ("msgId", "queueOffset")}
+
+
+@pytest.mark.parametrize("version", [JAVA_497, JAVA_533])
+@pytest.mark.parametrize("given", PLAIN + LEFT_TO_HANDLERS)
+@over_loopback
+async def test_kernel_and_handlers_store_and_answer_the_same(
+    rocketq_cluster: EmbeddedCluster, version: int, given: dict[str, Any]
+) -> None:
+    """Goal: the same message twice, once with a field the kernel does not know; nothing tells them apart."""
+    topic = f"HotFeed{next(_counter)}"
+    async with connected(rocketq_cluster.broker_addr, version=version) as (peer,):
+        await make_topic(peer, topic, queues=1)
+        for _ in range(2):  # the queue comes to be, then the route
+            assert (await ask(peer, topic, {"properties": "warm\x01up"}, cold=False)).code == 0
+        hot = await ask(peer, topic, given, cold=False)
+        cold = await ask(peer, topic, given, cold=True)
+        records = decode_records((await pull(peer, topic, 2)).body)
+    assert (hot.code, cold.code) == (0, 0)
+    assert answered(hot) == answered(cold)
+    assert list(hot.ext_fields) == list(cold.ext_fields)
+    assert facts(records[0]) == facts(records[1])
+    assert [record.message_id for record in records] == [hot.ext_fields["msgId"], cold.ext_fields["msgId"]]
+    assert [hot.ext_fields["queueOffset"], cold.ext_fields["queueOffset"]] == ["2", "3"]
+
+
+async def ask(peer: Peer, topic: str, given: dict[str, Any], *, cold: bool) -> Command:
+    fields = letters(send_fields(topic, 0, **given))
+    if cold:
+        fields["unknownToTheKernel"] = "x"
+    return await peer.ask(RequestCode.SEND_MESSAGE_V2, fields, b"a body")
+
+
+@over_loopback
+async def test_plain_sends_are_taken_by_the_kernel(rocketq_cluster: EmbeddedCluster) -> None:
+    """Goal: the fast path is really taken, and what is not plain is not."""
+    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"HotFeed{next(_counter)}"
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic, queues=1)
+        for _ in range(2):
+            await ask(peer, topic, PLAIN[0], cold=False)
+        before = feed.taken
+        waiting = [
+            peer.start(RequestCode.SEND_MESSAGE_V2, letters(send_fields(topic, 0, **PLAIN[0])), b"x" * n)
+            for n in range(1, 200)
+        ]
+        answers = [await each for each in waiting]
+        assert [int(answer.ext_fields["queueOffset"]) for answer in answers] == list(range(2, 201))
+        assert feed.taken - before == 199
+        for given in LEFT_TO_HANDLERS:
+            await ask(peer, topic, given, cold=False)
+        assert feed.taken - before == 199
+
+
+@over_loopback
+async def test_a_changed_topic_is_looked_at_again(rocketq_cluster: EmbeddedCluster) -> None:
+    """Goal: a topic that was deleted takes no message from the kernel."""
+    topic = f"HotFeed{next(_counter)}"
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic, queues=1)
+        for _ in range(3):
+            await ask(peer, topic, PLAIN[0], cold=False)
+        assert (await peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})).code == 0
+        again = await ask(peer, topic, PLAIN[0], cold=False)
+        assert (again.code, again.ext_fields.get("queueOffset")) in ((17, None), (0, "0"))
+
+
+@over_loopback
+async def test_a_oneway_send_is_stored_and_not_answered(rocketq_cluster: EmbeddedCluster) -> None:
+    topic = f"HotFeed{next(_counter)}"
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic, queues=1)
+        for _ in range(2):
+            await ask(peer, topic, PLAIN[0], cold=False)
+        fields = {
+            name: str(value) for name, value in letters(send_fields(topic, 0, **PLAIN[0])).items() if value is not None
+        }
+        oneway = Command(
+            code=310, opaque=99, flag=CommandFlag.ONEWAY, version=JAVA_497, ext_fields=fields, body=b"oneway"
+        )
+        peer.write(encode_command(oneway))
+        after = await ask(peer, topic, PLAIN[0], cold=False)
+        assert after.ext_fields["queueOffset"] == "3"
+        assert [record.body for record in decode_records((await pull(peer, topic, 2)).body)] == [b"oneway", b"a body"]
