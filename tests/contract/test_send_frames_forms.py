@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-import rocketq.kernel
 from rocketq.kernel.loading import MODULES
+from tests.contract.test_kernel_forms import needs_compiled
 
 DRIVER = """
 import hashlib, mmap, random, sys
@@ -84,10 +84,7 @@ def run(form: str, seed: int) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.skipif(
-    not rocketq.kernel.compiled and os.environ.get("ROCKETQ_KERNEL") != "interpreted",
-    reason="no compiled kernel here (no C compiler was found at setup)",
-)
+@needs_compiled
 @pytest.mark.parametrize("seed", range(4))
 def test_both_forms_agree_on_every_frame(seed: int) -> None:
     """Goal: damaged, odd and plain frames alike; of the plain ones many must have been taken."""
