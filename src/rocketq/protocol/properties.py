@@ -42,6 +42,10 @@ def append_missing(data: bytes, additions: Mapping[str, str]) -> bytes:
 
 
 def _item(name: str, value: str) -> str:
-    if not name or _NAME_END in name or _VALUE_END in name or _VALUE_END in value:
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise LocalProtocolError(f"names and values of properties are text: {name!r}={value!r}")
+    if not name:
+        raise LocalProtocolError(f"a property needs a name: {value[:40]!r}")
+    if _NAME_END in name or _VALUE_END in name or _VALUE_END in value:
         raise LocalProtocolError(f"a property cannot carry its own separators: {name!r}={value[:40]!r}")
     return f"{name}{_NAME_END}{value}{_VALUE_END}"

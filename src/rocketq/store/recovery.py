@@ -74,7 +74,6 @@ class Recovery:
         self._settle_log(end)
         self._settle_queues(end, untouched=untouched)
         self._settle_index(end)
-        self._keep_given_offsets(point)
         report.holes = list(self._log.holes)
         return report
 
@@ -219,18 +218,6 @@ class Recovery:
             )
         if point is not None and point.log_start < start:
             self.report.note(f"the log started at {point.log_start} and starts at {start} now: what was before is gone")
-
-    def _keep_given_offsets(self, point: RecoveryPoint | None) -> None:
-        """Where the log has lost its end, queue offsets that were given stay given: fillers take their places."""
-        if point is None or self.report.log_end >= point.log_end:
-            return
-        for state in point.queues:
-            queue = self._queues.find_or_make(state.topic, state.queue_id)
-            if queue.end_offset < state.end_offset:
-                if queue.end_offset == 0:
-                    queue.begin_at(state.end_offset)
-                queue.fill_to(state.end_offset)
-                queue.correct_min(self.report.log_start)
 
     # Settling
 

@@ -14,6 +14,10 @@ from rocketq.store.verify import Verifier
 from rocketq.store.verify_report import Severity, VerifyReport
 
 FAILED, NOT_FOUND = 1, 3
+_ADVICE = {
+    True: "the next opening mends what is marked repair",
+    False: "opening it rebuilds queues and index and keeps every message that can be read; the rest needs a copy",
+}
 _COLOURS = {Severity.ERROR: "red", Severity.REPAIR: "yellow", Severity.NOTE: "blue"}
 
 
@@ -101,4 +105,6 @@ def _text(report: VerifyReport) -> str:
         f"{'cleanly stopped' if report.cleanly_stopped else 'not cleanly stopped (or running)'}"
     )
     lines.append(click.style("sound", fg="green") if report.ok else click.style("damaged", fg="red"))
+    if report.findings:
+        lines.append(_ADVICE[report.ok])
     return "\n".join(lines)
