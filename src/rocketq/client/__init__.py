@@ -5,10 +5,13 @@ from rocketq.client.core.messages import Message, SendResult, SendStatus, Stored
 from rocketq.client.core.progress import GroupStatus, QueueLag
 from rocketq.client.core.resets import OffsetChange, ResetTo
 from rocketq.client.errors import (
+    ClientClosedError,
     ClientError,
     GroupOnlineError,
+    GroupTakenError,
     MessageInvalidError,
     NoQueueError,
+    NotARequestError,
     NotFoundError,
     PartlyFailedError,
 )
@@ -17,12 +20,15 @@ from rocketq.client.sync import Admin
 __all__ = [
     "Admin",
     "AsyncAdmin",
+    "ClientClosedError",
     "ClientError",
     "GroupOnlineError",
     "GroupStatus",
+    "GroupTakenError",
     "Message",
     "MessageInvalidError",
     "NoQueueError",
+    "NotARequestError",
     "NotFoundError",
     "OffsetChange",
     "PartlyFailedError",

@@ -57,3 +57,29 @@ class PartlyFailedError(ClientError):
         self.failures = dict(failures)
         self.done = tuple(done)
         self.retriable = all(error.retriable for error in failures.values())
+
+
+class ClientClosedError(ClientError):
+    """It was closed, or its event loop was; `what` says what."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is closed")
+        self.what = what
+
+
+class GroupTakenError(ClientError):
+    """One session has at most one producer and one consumer of a group; give the second a session of its own."""
+
+    def __init__(self, group: str, kind: str) -> None:
+        super().__init__(f"this session has a {kind} of group {group} already: give the second a session of its own")
+        self.group = group
+        self.kind = kind
+
+
+class NotARequestError(ClientError):
+    """A message that lacks what a reply needs: `missing` names the property."""
+
+    def __init__(self, message_id: str, missing: str) -> None:
+        super().__init__(f"message {message_id} was not sent as a request, or by no broker that replies: no {missing}")
+        self.message_id = message_id
+        self.missing = missing

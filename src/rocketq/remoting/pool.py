@@ -16,7 +16,7 @@ from rocketq.remoting.idle import IdleWatch
 from rocketq.remoting.limits import Limits
 from rocketq.remoting.tls import ClientTls
 
-PoolCloseCallback = Callable[[str, Connection], None]
+PoolCallback = Callable[[str, Connection], None]
 
 
 class ConnectionPool:
@@ -37,10 +37,15 @@ class ConnectionPool:
         self._open: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._idle: IdleWatch | None = None
-        self._close_callbacks: list[PoolCloseCallback] = []
+        self._open_callbacks: list[PoolCallback] = []
+        self._close_callbacks: list[PoolCallback] = []
         self._closed = False
 
-    def add_close_callback(self, callback: PoolCloseCallback) -> None:
+    def add_open_callback(self, callback: PoolCallback) -> None:
+        """Called with the address and the connection after one is made."""
+        self._open_callbacks.append(callback)
+
+    def add_close_callback(self, callback: PoolCallback) -> None:
         """Called with the address and the connection after one is gone."""
         self._close_callbacks.append(callback)
 
@@ -54,6 +59,16 @@ class ConnectionPool:
         """Returns when the request is handed to the network."""
         connection = await self._ready(addr, command, timeout_ms)
         connection.call_oneway(command)
+
+    @property
+    def addrs(self) -> frozenset[str]:
+        """Where connections are open."""
+        return frozenset(addr for addr, connection in self._open.items() if not connection.is_closed)
+
+    def opened(self, addr: str) -> Connection | None:
+        """The connection to this address, if there is one."""
+        connection = self._open.get(addr)
+        return None if connection is None or connection.is_closed else connection
 
     async def connection(self, addr: str, timeout_ms: int | None = None) -> Connection:
         """The connection to this address; UnreachableError when there is none and none can be made."""
@@ -132,6 +147,8 @@ class ConnectionPool:
         if self._idle is None:
             self._idle = IdleWatch(self._endpoint.connections, self._endpoint.limits.idle_ms)
             self._idle.start()
+        for callback in self._open_callbacks:
+            callback(addr, connection)
 
     def _lost(self, addr: str, connection: Connection) -> None:
         if self._open.get(addr) is connection:

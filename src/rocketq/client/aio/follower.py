@@ -87,7 +87,7 @@ class Follower:
                 if not error.retriable:
                     raise
                 log.warning("queue %d of %s on %s: %s", queue.queue_id, queue.topic, queue.broker_name, error)
-                self._session.routes.forget(queue.topic)
+                self._session.routes.expire(queue.topic)
                 await asyncio.sleep(RETRY_S)
                 continue
             for message in result.messages:

@@ -59,7 +59,7 @@ class Sender:
                 out_of_time = self._session.clock.monotonic_ms() >= deadline_ms
                 if not error.retriable or attempt == self._attempts_max or out_of_time:
                     raise
-                self._session.routes.forget(message.topic)
+                self._session.routes.expire(message.topic)
         raise AssertionError("the last attempt returns or raises")
 
     def _choose(self, topic: str, route: TopicRoute, failed_broker: str | None) -> MessageQueue:

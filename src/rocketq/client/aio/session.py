@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from rocketq.client.aio import broker_requests
+from rocketq.client.aio.members import Members
 from rocketq.client.aio.name_servers import NameServers, parse_name_servers
 from rocketq.client.aio.route_cache import RouteCache
 from rocketq.client.core.unique_ids import UniqueIds
@@ -32,7 +34,12 @@ class SessionConfig:
     control_timeout_ms: int = 3_000
     """For every request but sends and pulls."""
     route_life_ms: int = 30_000
-    """How long a route is used before it is asked for again."""
+    """How long a route is used before it is asked for again; those of members are asked for as often."""
+    heartbeat_interval_ms: int = 30_000
+    instance_name: str | None = None
+    """Names this client among those of its host; must be unique there. None: process id and a random number."""
+    namespace: str | None = None
+    """Put before every topic and group in requests, and taken off whatever is handed out."""
     tls: ClientTls | None = None
     credentials: Credentials | None = None
 
@@ -50,12 +57,16 @@ class Session:
     ) -> None:
         self.config = config or SessionConfig()
         self.clock = clock or SystemClock()
+        self.client_id = _client_id(self.config.instance_name)
+        """What brokers know this session by: one producer and one consumer of a group each."""
         self.dispatcher = Dispatcher()
-        """Where consumers will register for what brokers ask of clients."""
         self.name_servers = NameServers(parse_name_servers(name_servers), self.exchange)
         self.routes = RouteCache(self._look_up_route, self.clock, life_ms=self.config.route_life_ms)
         self.unique_ids = UniqueIds(_host_bytes(), os.getpid(), int.from_bytes(os.urandom(4), "big"))
         self._pool = ConnectionPool(self.dispatcher, tls=self.config.tls, hooks=hooks)
+        self.members = Members(self)
+        broker_requests.handlers.bind(self.dispatcher, self.members)
+        self._pool.add_open_callback(lambda addr, _: self.members.connected(addr))
 
     async def call(
         self,
@@ -71,6 +82,21 @@ class Session:
         """The answer of a broker; one whose code is not accepted is raised as the BrokerError it stands for."""
         command = make_request(header, opaque=0, code=code, body=body, extra=extra)
         return await self.exchange(addr, command, timeout_ms=timeout_ms, accept=accept)
+
+    async def notify(
+        self,
+        addr: str,
+        header: Header | None,
+        *,
+        code: RequestCode | None = None,
+        body: bytes = b"",
+        timeout_ms: int | None = None,
+    ) -> None:
+        """A request that wants no answer; returns when it is handed to the network."""
+        command = make_request(header, opaque=0, code=code, body=body, oneway=True)
+        if self.config.credentials is not None:
+            command = sign(command, self.config.credentials)
+        await self._pool.invoke_oneway(addr, command, timeout_ms or self.config.control_timeout_ms)
 
     async def ask(self, header: Header | None = None, *, code: RequestCode | None = None, body: bytes = b"") -> Command:
         """The answer of a NameServer."""
@@ -94,7 +120,11 @@ class Session:
         """All brokers that are registered now."""
         return ClusterTable.decode((await self.ask(code=RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
+    def is_connected(self, addr: str) -> bool:
+        return self._pool.opened(addr) is not None
+
     async def close(self) -> None:
+        await self.members.close()
         await self.routes.close()
         await self._pool.close()
 
@@ -108,6 +138,20 @@ class Session:
 
     async def _look_up_route(self, topic: str) -> TopicRoute:
         return TopicRoute.decode((await self.ask(RouteRequest(topic=topic, strict_json=True))).body)
+
+
+def _client_id(instance_name: str | None) -> str:
+    return f"{_own_ip()}@{instance_name or f'{os.getpid()}#{int.from_bytes(os.urandom(6))}'}"
+
+
+def _own_ip() -> str:
+    """Of the way to other networks, without sending anything there; ids need no more than a hint."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
 
 
 def _host_bytes() -> bytes:

@@ -166,12 +166,16 @@ class StoredMessage:
         return tuple(self.properties.get(Property.KEYS, "").split())
 
 
-def stored_message(record: Record, broker_name: str) -> StoredMessage:
-    fault = None
+def inflated(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
+    """The body as its producer gave it; where it does not inflate the body as it is, and why."""
     try:
-        body = decompress(record.body, record.sys_flag)
+        return decompress(body, sys_flag), None
     except ProtocolError as error:
-        body, fault = record.body, str(error)
+        return body, str(error)
+
+
+def stored_message(record: Record, broker_name: str) -> StoredMessage:
+    body, fault = inflated(record.body, record.sys_flag)
     return StoredMessage(
         queue=MessageQueue(topic=record.topic, broker_name=broker_name, queue_id=record.queue_id),
         queue_offset=record.queue_offset,
