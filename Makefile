@@ -40,7 +40,7 @@ interop: setup ## against real Apache RocketMQ brokers (Maven and Java needed)
 	$(BIN)/pytest tests/interop -m interop -rs
 
 bench: setup ## the figures, as ratios within one run
-	@status=0; for each in store opening; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
+	@status=0; for each in store opening broker; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
 
 demo: setup ## write, kill, recover, check
 	$(BIN)/python examples/store_demo.py

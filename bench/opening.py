@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.store import Bar
+from bench.bars import Bar
 from rocketq.kernel.appender import APPENDED, SEGMENT_FULL
 from rocketq.protocol.properties import encode_properties
 from rocketq.store import Store, StoreConfig

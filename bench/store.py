@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -23,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import rocketq.kernel
+from bench.bars import Bar, save
 from rocketq.kernel.appender import APPENDED, SEGMENT_FULL
 from rocketq.model import NewMessage
 from rocketq.protocol.properties import encode_properties
@@ -30,20 +30,6 @@ from rocketq.store import Store, StoreConfig
 
 FORMS = ("compiled", "interpreted")
 ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A figure we hold ourselves to."""
-
-    name: str
-    measured: float
-    wanted: float
-    at_most: bool = False
-
-    @property
-    def held(self) -> bool:
-        return self.measured <= self.wanted if self.at_most else self.measured >= self.wanted
 
 
 @dataclass(frozen=True)
@@ -200,19 +186,6 @@ def table(compiled: Figures, interpreted: Figures) -> str:
     return "\n".join(lines)
 
 
-def save(compiled: Figures, interpreted: Figures) -> Path:
-    """Beside the other results, by commit and machine."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    path = Path(__file__).parent / "results" / "store.json"
-    path.parent.mkdir(exist_ok=True)
-    machine = {"cpu_count": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
-    body = {"commit": commit, "machine": machine, "compiled": asdict(compiled), "interpreted": asdict(interpreted)}
-    path.write_text(json.dumps(body, indent=2) + "\n")
-    return path
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="tiny, one round, no bars")
@@ -235,9 +208,8 @@ def main() -> None:
     print(table(compiled, interpreted))
     bars = judge(compiled, interpreted)
     for bar in bars:
-        limit = f"{'<=' if bar.at_most else '>='} {bar.wanted:g}"
-        print(f"{'held  ' if bar.held else 'MISSED'}  {bar.name}: {bar.measured:.2f} ({limit})")
-    print(f"saved as {save(compiled, interpreted)}")
+        print(bar)
+    print(f"saved as {save('store', {'compiled': asdict(compiled), 'interpreted': asdict(interpreted)})}")
     sys.exit(0 if all(bar.held for bar in bars) else 1)
 
 

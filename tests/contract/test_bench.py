@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
+import pytest
+from bench.bars import Bar
+from bench.load.generator import NoCompilerError, program
 from bench.opening import run as run_opening
-from bench.store import Bar, Figures, judge, medians, run_round, table
+from bench.store import Figures, judge, medians, run_round, table
 
 
 def test_the_store_benchmark_runs() -> None:
@@ -16,6 +23,18 @@ def test_the_store_benchmark_runs() -> None:
 def test_the_opening_benchmark_runs() -> None:
     bars = run_opening(1 << 18, 4, 1 << 16)
     assert [bar.at_most for bar in bars] == [True, True, True]
+
+
+def test_the_broker_benchmark_runs() -> None:
+    try:
+        program()
+    except NoCompilerError as reason:
+        pytest.skip(str(reason))
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.broker", "--smoke"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) == {"sends", "batches", "pulls"}
 
 
 def test_bars_are_judged_by_their_direction() -> None:

@@ -1,0 +1,38 @@
+"""Figures we hold ourselves to, and where results are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure we hold ourselves to."""
+
+    name: str
+    measured: float
+    wanted: float
+    at_most: bool = False
+
+    @property
+    def held(self) -> bool:
+        return self.measured <= self.wanted if self.at_most else self.measured >= self.wanted
+
+    def __str__(self) -> str:
+        limit = f"{'<=' if self.at_most else '>='} {self.wanted:.3g}"
+        return f"{'held  ' if self.held else 'MISSED'}  {self.name}: {self.measured:.2f} ({limit})"
+
+
+def save(name: str, figures: dict[str, object]) -> Path:
+    """Beside the other results, with commit and machine."""
+    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    path = Path(__file__).parent / "results" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    machine = {"cpu_count": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    path.write_text(json.dumps({"commit": said.stdout.strip(), "machine": machine, **figures}, indent=1) + "\n")
+    return path

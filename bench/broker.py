@@ -1,0 +1,223 @@
+"""The broker under load, next to Apache's brokers on the same machine in the same run.
+
+    python -m bench.broker                  all rows, five rounds
+    python -m bench.broker --rows 128B      only rows whose name has that text
+    python -m bench.broker --smoke          ours alone, a moment, no bars: does it still run?
+
+The same frames drive every peer. Rounds take turns, so that noise hits all of them; medians count, and every figure is
+compared with the faster Apache release of its row. Apache's brokers are warmed up before they are measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from tests.interop.release import ApacheUnavailable
+
+from bench.bars import Bar, save
+from bench.load.generator import Load, Measured, NoCompilerError, program, run
+from bench.load.peers import Apache, Ours, Peer, make_topics
+
+VERSIONS = ("4.9.7", "5.3.3")
+WARM_UP_SECONDS = 20.0
+ASYNC, SYNC = {"flushDiskType": "ASYNC_FLUSH"}, {"flushDiskType": "SYNC_FLUSH"}
+TOPIC = "BenchTopic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A load and the bars it is judged by: ratios of ours to the best of Apache's."""
+
+    name: str
+    load: Load
+    settings: dict[str, str] = field(default_factory=lambda: dict(ASYNC))
+    rate_min: float | None = None
+    cpu_max: float | None = None
+    p50_max: float | None = None
+    fill: int = 0
+    """Messages that must be there before, for pulls."""
+
+    @property
+    def is_sync(self) -> bool:
+        return self.settings == SYNC
+
+
+ROWS = (
+    Row(name="sends 128B 8x128", load=Load(), rate_min=3.0, cpu_max=1 / 6),
+    Row(name="sends 128B 64x1", load=Load(connections=64, depth=1), rate_min=2.0, cpu_max=0.3),
+    Row(name="sends 1KiB 8x128", load=Load(body=1024), rate_min=2.5, cpu_max=1 / 4),
+    Row(name="batches 32x128B 8x16", load=Load(batch=32, depth=16), rate_min=2.0, cpu_max=1 / 3),
+    Row(name="sends 128B 1x1", load=Load(connections=1, depth=1), p50_max=0.6, cpu_max=1 / 3),
+    Row(name="pulls 32x128B 8x4", load=Load(pull=1, depth=4, topic="BenchSmall"), rate_min=1.3, cpu_max=0.5, fill=128),
+    Row(name="pulls 32x1KiB 8x4", load=Load(pull=1, depth=4, topic="BenchLarge"), rate_min=1.3, cpu_max=0.5, fill=1024),
+    Row(name="sync sends 128B 64x1", load=Load(connections=64, depth=1), settings=SYNC, rate_min=1.2, cpu_max=0.5),
+    Row(name="sync sends 128B 8x128", load=Load(), settings=SYNC, rate_min=2.0, cpu_max=1 / 4),
+)
+FILL_MESSAGES = 80_000  # over eight queues
+
+
+# Peers
+
+
+@contextmanager
+def all_peers(settings: dict[str, str], notes: list[str]) -> Iterator[list[Peer]]:
+    """Ours first; an Apache release that cannot be had is left out, and the notes say why."""
+    with ExitStack() as stack:
+        peers: list[Peer] = [stack.enter_context(Ours(settings))]
+        for version in VERSIONS:
+            try:
+                peers.append(stack.enter_context(Apache(version, settings)))
+            except ApacheUnavailable as reason:
+                notes.append(f"Apache {version} is left out: {reason}")
+        for peer in peers:
+            make_topics(peer, [TOPIC, "BenchSmall", "BenchLarge"], 8)
+        yield peers
+
+
+def warm_up(peers: list[Peer], seconds: float) -> None:
+    for peer in peers:
+        part = seconds if peer.name != "rocketq" else 1.0
+        _measure(peer, Load(seconds=part / 2, warm_up=0))
+        _measure(peer, Load(connections=64, depth=1, seconds=part / 4, warm_up=0))
+        _measure(peer, Load(batch=32, depth=16, seconds=part / 4, warm_up=0))
+
+
+def _measure(peer: Peer, load: Load) -> Measured:
+    return run(load, ports=peer.ports, pids=peer.pids)
+
+
+def fill(peers: list[Peer], row: Row) -> None:
+    """The same messages for everybody, spread over the queues."""
+    body, per_queue = row.fill, FILL_MESSAGES // 8
+    for peer in peers:
+        stored = 0
+        while stored < FILL_MESSAGES:
+            load = Load(body=body, batch=32, depth=4, topic=row.load.topic, seconds=0.5, warm_up=0)
+            stored += _measure(peer, load).messages
+        print(f"  {peer.name}: {per_queue} of {stored // 8} messages a queue are pulled", file=sys.stderr)
+
+
+# Rounds
+
+
+def run_rows(rows: list[Row], rounds: int, notes: list[str]) -> dict[str, dict[str, Measured]]:
+    results: dict[str, dict[str, Measured]] = {}
+    for settings in (ASYNC, SYNC):
+        wanted = [row for row in rows if row.settings == settings]
+        if not wanted:
+            continue
+        with all_peers(settings, notes) as peers:
+            print(f"warming up {', '.join(peer.name for peer in peers)} …", file=sys.stderr)
+            warm_up(peers, WARM_UP_SECONDS)
+            for row in wanted:
+                results[row.name] = run_row(row, peers, rounds)
+    return results
+
+
+def run_row(row: Row, peers: list[Peer], rounds: int) -> dict[str, Measured]:
+    load = row.load
+    if row.fill:
+        fill(peers, row)
+        load = replace(load, messages=FILL_MESSAGES // 8)
+        for peer in peers:  # pulls are compiled by the JVM too
+            _measure(peer, replace(load, seconds=4.0 if peer.name != "rocketq" else 0.5))
+    taken: dict[str, list[Measured]] = {peer.name: [] for peer in peers}
+    for number in range(rounds):
+        for peer in peers:
+            taken[peer.name].append(_measure(peer, load))
+        print(f"  {row.name}: round {number + 1} of {rounds}", file=sys.stderr)
+    return {name: median(each) for name, each in taken.items()}
+
+
+def median(rounds: list[Measured]) -> Measured:
+    return Measured(**{name: statistics.median(asdict(each)[name] for each in rounds) for name in asdict(rounds[0])})
+
+
+# Judging
+
+
+def judge(rows: list[Row], results: dict[str, dict[str, Measured]]) -> list[Bar]:
+    bars = []
+    for row in rows:
+        ours, others = results[row.name]["rocketq"], _others(results[row.name])
+        if not others:
+            continue
+        best = max(others, key=lambda each: each.messages_per_s)
+        if row.rate_min is not None:
+            ratio = ours.messages_per_s / best.messages_per_s
+            bars.append(Bar(name=f"{row.name}, messages/s", measured=ratio, wanted=row.rate_min))
+        if row.p50_max is not None:
+            ratio = ours.p50_us / min(each.p50_us for each in others)
+            bars.append(Bar(name=f"{row.name}, p50", measured=ratio, wanted=row.p50_max, at_most=True))
+        if row.cpu_max is not None:
+            ratio = ours.cpu_us_per_message / best.cpu_us_per_message
+            bars.append(Bar(name=f"{row.name}, CPU", measured=ratio, wanted=row.cpu_max, at_most=True))
+    return bars
+
+
+def _others(result: dict[str, Measured]) -> list[Measured]:
+    return [figures for name, figures in result.items() if name != "rocketq"]
+
+
+def table(results: dict[str, dict[str, Measured]]) -> str:
+    lines = [f"{'':24}{'':14}{'msg/s':>12}{'CPU us':>9}{'p50 us':>9}{'MB/s in':>9}{'CPU gen':>9}{'anon MiB':>10}"]
+    for row, by_peer in results.items():
+        for name, each in by_peer.items():
+            lines.append(
+                f"{row:24}{name:14}{each.messages_per_s:12,.0f}{each.cpu_us_per_message:9.2f}{each.p50_us:9.0f}"
+                f"{each.mb_per_s:9.0f}{each.generator_cpu_share:9.2f}{each.anonymous_mib:10.0f}"
+            )
+    return "\n".join(lines)
+
+
+def keep(results: dict[str, dict[str, Measured]], bars: list[Bar], notes: list[str]) -> Path:
+    rows = {row: {name: asdict(each) for name, each in by_peer.items()} for row, by_peer in results.items()}
+    return save("broker", {"rows": rows, "bars": [{**asdict(bar), "held": bar.held} for bar in bars], "notes": notes})
+
+
+def smoke() -> None:
+    with Ours(ASYNC) as peer:
+        make_topics(peer, [TOPIC, "BenchSmall"], 8)
+        short = Load(seconds=0.3, warm_up=0)
+        figures = {"sends": _measure(peer, short), "batches": _measure(peer, replace(short, batch=8, depth=4))}
+        fill([peer], Row(name="", load=Load(topic="BenchSmall"), fill=128))
+        figures["pulls"] = _measure(peer, replace(short, pull=1, topic="BenchSmall", messages=FILL_MESSAGES // 8))
+    for name, each in figures.items():
+        if each.errors or not each.messages:
+            sys.exit(f"{name} failed: {each}")
+    print(json.dumps({name: asdict(each) for name, each in figures.items()}, indent=1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="ours alone, tiny, no bars")
+    parser.add_argument("--rows", default="", help="only rows whose name has this text")
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    try:
+        program()
+    except NoCompilerError as error:
+        sys.exit(str(error))
+    if given.smoke:
+        return smoke()
+    began = time.monotonic()
+    notes: list[str] = []
+    rows = [row for row in ROWS if given.rows in row.name]
+    results = run_rows(rows, given.rounds, notes)
+    print(table(results))
+    bars = judge(rows, results)
+    print("\n".join([*map(str, bars), *notes]))
+    print(f"saved as {keep(results, bars, notes)}; took {time.monotonic() - began:.0f} s")
+    sys.exit(0 if all(bar.held for bar in bars) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The load generator: compiled once per state of its source, run as a process, its figures read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("loadgen.c")
+SLACK_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What is asked of a broker, and for how long."""
+
+    connections: int = 8
+    depth: int = 128
+    body: int = 128
+    batch: int = 1
+    queues: int = 8
+    topics: int = 1
+    binary: int = 0
+    pull: int = 0
+    messages: int = 100_000
+    topic: str = "BenchTopic"
+    seconds: float = 3.0
+    warm_up: float = 0.7
+
+    def arguments(self) -> list[str]:
+        names = ("connections", "depth", "body", "batch", "queues", "topics", "binary", "pull", "messages", "topic")
+        given = [word for name in names for word in (f"--{name}", str(getattr(self, name)))]
+        return [*given, "--seconds", str(self.seconds), "--warm-up", str(self.warm_up)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    messages_per_s: float
+    requests_per_s: float
+    cpu_us_per_message: float
+    mb_per_s: float
+    p50_us: float
+    p99_us: float
+    max_us: float
+    errors: int
+    messages: int
+    generator_cpu_share: float
+    broker_cpu_share: float
+    anonymous_mib: float
+
+
+class NoCompilerError(Exception):
+    """Without a C compiler there is no generator."""
+
+
+@cache
+def program() -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise NoCompilerError("no C compiler was found for the load generator")
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    built = Path(tempfile.gettempdir()) / f"rocketq-loadgen-{digest}"
+    if not built.exists():
+        partial = built.with_suffix(".partial")
+        subprocess.run([compiler, "-O2", "-o", str(partial), str(SOURCE)], check=True)
+        partial.rename(built)
+    return built
+
+
+def run(load: Load, *, ports: list[int], pids: list[int]) -> Measured:
+    """One run; answers that are no success fail it."""
+    places = ["--ports", ",".join(map(str, ports)), "--pids", ",".join(map(str, pids))]
+    done = subprocess.run(
+        [str(program()), *load.arguments(), *places],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=load.seconds + load.warm_up + SLACK_SECONDS,
+    )
+    if not done.stdout:
+        raise RuntimeError(f"the load generator said: {done.stderr.strip()[:500]}")
+    figures = Measured(**json.loads(done.stdout.splitlines()[-1]))
+    if figures.errors:
+        print(f"  {figures.errors} answers were no success: {done.stderr.strip()[:300]}")
+    return figures

@@ -1,0 +1,160 @@
+"""The brokers that are compared: ours and Apache's, each with a NameServer of its own, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from tests.interop.apache import ApacheBroker, ApacheNameServer, JavaServer, free_broker_port
+from tests.interop.release import Release, obtain
+
+from rocketq.client import AsyncAdmin, Session
+from rocketq.errors import RocketQError
+
+START_SECONDS_MAX = 30.0
+
+
+class Peer(Protocol):
+    """A running broker, or several of one cluster."""
+
+    name: str
+    name_server: str
+
+    @property
+    def ports(self) -> list[int]: ...
+    @property
+    def pids(self) -> list[int]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Ours:
+    """`rocketq up` in a folder that goes with it."""
+
+    def __init__(self, settings: Mapping[str, str], *, brokers: int = 1) -> None:
+        self.name = "rocketq"
+        self._settings = settings
+        self._brokers = brokers
+        self._root = Path(tempfile.mkdtemp(prefix="rocketq-bench-"))
+        self.name_server = ""
+        self.ports: list[int] = []
+        self.pids: list[int] = []
+
+    def __enter__(self) -> Self:
+        ready = self._root / "ready.json"
+        command = [sys.executable, "-m", "rocketq", "up", "--data-dir", str(self._root / "data")]
+        command += ["--namesrv-port", "0", "--broker-port", str(free_broker_port()), "--ready-file", str(ready)]
+        command += ["--log-level", "warning"]
+        if self._brokers > 1:
+            command += ["--brokers", str(self._brokers)]
+        command += [word for key, value in self._settings.items() for word in ("--set", f"{key}={value}")]
+        with (self._root / "log").open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not ready.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"rocketq up did not start: {(self._root / 'log').read_text()[-2000:]}")
+            time.sleep(0.005)
+        said = json.loads(ready.read_text())
+        self.name_server = said["addresses"].pop("namesrv")
+        self.ports = [int(addr.rsplit(":", 1)[1]) for addr in said["addresses"].values()]
+        self.pids = sorted({said["pids"][name] for name in said["addresses"]})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+class _SpeedyRelease(Release):
+    """With the JVM's own defaults: the interop tests start it for a quick start instead."""
+
+    def java(self, *, heap_mb: int, home: Path) -> list[str]:
+        slow = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+        return [word for word in Release.java(self, heap_mb=heap_mb, home=home) if word not in slow]
+
+
+class Apache:
+    """A NameServer and a broker of one release, with whole-size files as operators run them."""
+
+    def __init__(self, version: str, settings: Mapping[str, str], *, heap_mb: int = 4096) -> None:
+        release = obtain(version)
+        self.name = f"Apache {version}"
+        self._release = _SpeedyRelease(release.version, release.jars, release.driver)
+        self._settings = dict(settings)
+        self._heap_mb = heap_mb
+        self._root = Path(tempfile.mkdtemp(prefix="apache-bench-"))
+        self._stack = ExitStack()
+        self.name_server = ""
+        self.ports: list[int] = []
+        self.pids: list[int] = []
+
+    def __enter__(self) -> Self:
+        name_server = self._stack.enter_context(ApacheNameServer(self._release, work=self._root))
+        whole = {
+            "mappedFileSizeCommitLog": str(1 << 30),
+            "mappedFileSizeConsumeQueue": "6000000",
+            "maxHashSlotNum": "5000000",
+            "maxIndexNum": "20000000",
+        }
+        broker = ApacheBroker(
+            name_server,
+            port=free_broker_port(),
+            store=self._root / "store",
+            work=self._root / "broker",
+            settings={**whole, **self._settings},
+        )
+        broker._heap_mb = self._heap_mb
+        self._stack.enter_context(broker)
+        self.name_server, self.ports = name_server.address, [broker.port]
+        self.pids = [_pid_of(broker)]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+def _pid_of(server: JavaServer) -> int:
+    return server._running().pid
+
+
+def make_topics(peer: Peer, names: list[str], queues: int) -> None:
+    """Through the admin API, the same for every peer."""
+
+    async def create() -> None:
+        async with Session(peer.name_server) as session:
+            admin = AsyncAdmin(session=session)
+            for name in names:
+                await admin.topics.create(name, queues=queues)
+
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while True:  # a broker is in the NameServer's tables a moment after it started
+        try:
+            return asyncio.run(create())
+        except RocketQError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
