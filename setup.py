@@ -17,6 +17,7 @@ COMPILED_MODULES = [
     "reader",
     "scanner",
     "send_frames",
+    "redeliver",
 ]
 
 DIRECTIVES = {

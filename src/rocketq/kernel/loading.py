@@ -25,6 +25,7 @@ MODULES = (
     "reader",
     "scanner",
     "send_frames",
+    "redeliver",
 )
 CHOICE_VARIABLE = "ROCKETQ_KERNEL"
 

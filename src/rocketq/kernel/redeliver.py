@@ -1,0 +1,213 @@
+"""Messages that are due: copied from the log record they waited in to a new one, without leaving the kernel.
+
+A waiting message says in its properties where it belongs: REAL_TOPIC and REAL_QID. Its copy is byte for byte the same
+except for topic, queue, places and store time, and says in its prepared offset which record it was made from; so after
+a crash the log itself tells what had been delivered.
+"""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    from rocketq.kernel.appender import APPENDED, SEGMENT_FULL, Appender
+    from rocketq.kernel.buffers import MappedBuffer
+    from rocketq.kernel.primitives import equal_bytes, find_byte, load_i32, load_i64
+    from rocketq.kernel.properties import PropertySpans
+    from rocketq.kernel.queue_units import QueueTail
+    from rocketq.kernel.reader import LogMap, is_of_queue
+    from rocketq.kernel.records import MESSAGE, RecordView
+
+    # What a delivery answers.
+    ALL_DELIVERED, NOT_DUE, UNDELIVERABLE = 1, 2, 3
+    NEED_LOG, NEED_QUEUE, NEED_ROOM, NEED_FILE, NEED_INDEX = 4, 5, 6, 7, 8
+
+REAL_TOPIC = b"REAL_TOPIC"
+REAL_QID = b"REAL_QID"
+
+
+@cython.cclass
+class Destination:
+    """A queue that messages are delivered to, and how many went there since somebody asked."""
+
+    def __init__(self, tail):
+        self.tail = tail
+        self.count = self.size_bytes = 0
+
+
+@cython.cclass
+class Redelivery:
+    """Delivers under its owner's lock. It asks back for what it lacks: a mapping of the log (`need_log_offset`), a queue
+    (`need_topic`, `need_queue_id`), room in one (`waiting`), a new log file, the index. Then it is called again.
+
+    `at` is the unit it stopped at, `due_ms` when that one is due, `delivered` and `bad` count; `bad_log_offset` is the
+    last record that could not be delivered.
+    """
+
+    def __init__(self, appender, log):
+        self._appender = appender
+        self._log = log
+        self._view = RecordView()
+        self._spans = PropertySpans()
+        self._queues = {}
+        self.at = 0
+        self.due_ms = 0
+        self.delivered = self.bad = self.gone = 0
+        self.need_log_offset = self.bad_log_offset = -1
+        self.need_topic = b""
+        self.need_queue_id = 0
+        self.waiting = None
+
+    def add_destination(self, topic, queue_id, tail):
+        """Messages for this queue go to `tail`; None: they cannot be delivered."""
+        self._queues.setdefault(topic, {})[queue_id] = None if tail is None else Destination(tail)
+
+    def forget_destinations(self):
+        """Queues were deleted: ask for each again."""
+        self._queues = {}
+
+    def destinations(self):
+        return [found for queues in self._queues.values() for found in queues.values() if found is not None]
+
+    def deliver_due(
+        self,
+        queue: QueueTail,
+        units: MappedBuffer,
+        first: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        now_ms: cython.longlong,
+        gone_until: cython.longlong,
+        check_crc: cython.bint,
+    ):
+        """Deliver units [first, stop) of a queue whose units hold delivery times, as far as they are due."""
+        log_offset: cython.longlong
+        size: cython.int
+        state: cython.int
+        if first < 0 or stop * 20 > units.size:
+            raise IndexError(f"units {first}..{stop} of a file of {units.size // 20}")
+        self.at = first
+        while self.at < stop:
+            log_offset = load_i64(units.p, self.at * 20)
+            size = load_i32(units.p, self.at * 20 + 8)
+            if size == 0x7FFFFFFF or log_offset < gone_until:
+                self.gone += 1 if size != 0x7FFFFFFF else 0
+                self.at += 1
+                continue
+            self.due_ms = load_i64(units.p, self.at * 20 + 12)
+            if self.due_ms > now_ms:
+                return NOT_DUE
+            state = self.deliver(log_offset, size, queue, units.base + self.at, now_ms, check_crc)
+            if state != ALL_DELIVERED and state != UNDELIVERABLE:
+                return state
+            self.at += 1
+        return ALL_DELIVERED
+
+    def deliver_one(
+        self,
+        queue: QueueTail,
+        queue_offset: cython.longlong,
+        log_offset: cython.longlong,
+        size: cython.int,
+        now_ms: cython.longlong,
+        check_crc: cython.bint,
+    ):
+        """Deliver one message of a queue, due or not."""
+        self.due_ms = now_ms
+        return self.deliver(log_offset, size, queue, queue_offset, now_ms, check_crc)
+
+    def deliver(self, log_offset, size, queue, queue_offset, now_ms, check_crc):
+        view: RecordView = self._view
+        appender: Appender = self._appender
+        segment: MappedBuffer
+        found: Destination
+        state: cython.int
+        segment = self._log.find(log_offset)
+        if segment is None:
+            self.need_log_offset = log_offset
+            return NEED_LOG
+        state = view.parse(segment.p, log_offset - segment.base, segment.size, log_offset, check_crc)
+        if state != MESSAGE or view.size != size or not is_of_queue(segment.p, view, queue, queue_offset):
+            return self.refuse(log_offset)
+        if self.due_ms < view.store_ms and queue.scheduled:
+            # Some brokers' recovery leaves the tag's hash where the time belongs: work it out again.
+            self.due_ms = self.due_of(segment.p, view)
+            if self.due_ms > now_ms:
+                return NOT_DUE
+        if not self.find_destination(segment):
+            return self.refuse(log_offset)
+        queues: dict = self._queues.get(self.need_topic)
+        if queues is None or self.need_queue_id not in queues:
+            return NEED_QUEUE
+        found = queues[self.need_queue_id]
+        if found is None:
+            return self.refuse(log_offset)
+        had_index: cython.bint = appender.index is not None
+        state = appender.put(
+            found.tail,
+            segment.p,
+            view.body_at,
+            view.body_len,
+            segment.p,
+            view.properties_at,
+            view.properties_len,
+            view.flag,
+            view.sys_flag,
+            view.born_ms,
+            segment.bytes_at(view.born_host_at, view.born_host_len),
+            now_ms,
+            view.reconsume_times,
+            log_offset,
+        )
+        if state != APPENDED:
+            self.waiting = found.tail
+            return NEED_FILE if state == SEGMENT_FULL else NEED_ROOM
+        self.delivered += 1
+        found.count += 1
+        found.size_bytes += appender.size
+        if had_index and appender.index is None:
+            self.at += 1
+            return NEED_INDEX
+        return ALL_DELIVERED
+
+    def refuse(self, log_offset):
+        self.bad += 1
+        self.bad_log_offset = log_offset
+        return UNDELIVERABLE
+
+    def due_of(self, p, view):
+        level: cython.longlong
+        delays_ms: list = self._appender.delays_ms
+        self._spans.scan(p, view.properties_at, view.properties_at + view.properties_len)
+        level = self._spans.delay_level(p)
+        if level <= 0 or not delays_ms:
+            return view.store_ms
+        return view.store_ms + delays_ms[min(level, len(delays_ms)) - 1]
+
+    def find_destination(self, segment):
+        """Read where the viewed record belongs; False when it does not say. Of a name that occurs twice the last counts."""
+        view: RecordView = self._view
+        p: cython.p_uchar = segment.p
+        at: cython.Py_ssize_t = view.properties_at
+        end: cython.Py_ssize_t = view.properties_at + view.properties_len
+        item_end: cython.Py_ssize_t
+        topic_at: cython.Py_ssize_t = -1
+        topic_end: cython.Py_ssize_t = -1
+        queue_id: cython.longlong = -1
+        index: cython.Py_ssize_t
+        while at < end:
+            item_end = find_byte(p, at, end, 2)
+            if item_end - at > 11 and p[at + 10] == 1 and equal_bytes(p, at, REAL_TOPIC, 0, 10):
+                topic_at = at + 11
+                topic_end = item_end
+            elif item_end - at > 9 and p[at + 8] == 1 and equal_bytes(p, at, REAL_QID, 0, 8):
+                queue_id = 0
+                for index in range(at + 9, item_end):
+                    if p[index] < 48 or p[index] > 57 or queue_id > 99999999:
+                        return False
+                    queue_id = queue_id * 10 + (p[index] - 48)
+            at = item_end + 1
+        if topic_at < 0 or queue_id < 0:
+            return False
+        self.need_topic = segment.bytes_at(topic_at, topic_end - topic_at)
+        self.need_queue_id = queue_id
+        return True
