@@ -1,9 +1,10 @@
 """The client: asyncio first, with a facade of the same shape for everybody else."""
 
 from rocketq.client.aio import AsyncAdmin, Puller, PullResult, PullStatus, Sender, Session, SessionConfig
-from rocketq.client.core.messages import Message, SendResult, SendStatus, StoredMessage
+from rocketq.client.core.messages import Message, SendResult, SendStatus
 from rocketq.client.core.progress import GroupStatus, QueueLag
 from rocketq.client.core.resets import OffsetChange, ResetTo
+from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.errors import (
     ClientClosedError,
     ClientError,

@@ -11,7 +11,7 @@ from rocketq.cli.commands.message_views import message_json, message_line, messa
 from rocketq.cli.commands.times import moment
 from rocketq.client.aio.admin import AsyncAdmin
 from rocketq.client.aio.admin_messages import ALWAYS_MS
-from rocketq.client.core.messages import StoredMessage
+from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import ALL
 
 

@@ -14,8 +14,8 @@ from rocketq.cli.commands.message_views import message_json, message_line
 from rocketq.cli.commands.times import moment
 from rocketq.client.aio.admin import AsyncAdmin
 from rocketq.client.aio.follower import Follower
-from rocketq.client.core.messages import StoredMessage
 from rocketq.client.core.resets import ResetTo
+from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import ALL
 
 

@@ -8,8 +8,8 @@ import traceback
 from dataclasses import replace
 
 from rocketq.client.aio.members import ChecksTransactions, Consumes, Members, TakesReplies
-from rocketq.client.core.messages import StoredMessage, stored_message
 from rocketq.client.core.replies import pushed_reply
+from rocketq.client.core.stored_messages import StoredMessage, stored_message
 from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.bodies.offsets import ConsumerStatus, ResetOffsets
 from rocketq.protocol.codes import RequestCode, ResponseCode

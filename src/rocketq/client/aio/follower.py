@@ -12,9 +12,9 @@ from rocketq.client.aio.puller import Puller, PullResult, PullStatus
 from rocketq.client.aio.queue_positions import QueuePositions
 from rocketq.client.aio.scatter import on_each
 from rocketq.client.aio.session import Session
-from rocketq.client.core.messages import StoredMessage
 from rocketq.client.core.resets import ResetTo
 from rocketq.client.core.routes import subscribe_queues
+from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import ALL
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.queues import MessageQueue

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 from rocketq.client.aio.scatter import outcomes
-from rocketq.client.core.messages import StoredMessage
 from rocketq.client.core.routes import MASTER_ID
+from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.errors import ClientClosedError, GroupTakenError
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData

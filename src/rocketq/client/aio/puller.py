@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from rocketq.client.aio.session import Session
-from rocketq.client.core.messages import StoredMessage, stored_message
 from rocketq.client.core.routes import broker_addr
+from rocketq.client.core.stored_messages import StoredMessage, stored_message
 from rocketq.client.core.subscriptions import ALL, is_wanted, tags_of
 from rocketq.client.errors import NoQueueError
 from rocketq.protocol.bodies.queues import MessageQueue

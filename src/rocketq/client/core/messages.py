@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.errors import MessageInvalidError
-from rocketq.errors import ProtocolError
-from rocketq.model import Host, Record
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
-from rocketq.protocol.compression import Compression, compress, decompress
+from rocketq.protocol.compression import Compression, compress
 from rocketq.protocol.headers.send import SendResponse
 from rocketq.protocol.names import DLQ_PREFIX, NOT_FOR_CLIENTS, RETRY_PREFIX, Property, topic_fault
-from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
+from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, encode_properties
 
 BODY_BYTES_MAX: Final = 4 << 20
 COMPRESS_FROM_BYTES: Final = 4096
@@ -121,77 +120,6 @@ def send_result(code: int, answer: SendResponse, unique_key: str, queue: Message
         queue=MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=answer.queue_id),
         queue_offset=answer.queue_offset,
         transaction_id=answer.transaction_id,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMessage:
-    """A message as a broker has it. Its body is inflated; where that failed it is as stored and `body_fault` why."""
-
-    queue: MessageQueue
-    queue_offset: int
-    log_offset: int
-    offset_message_id: str
-    body: bytes
-    body_fault: str | None
-    properties: Mapping[str, str]
-    flag: int
-    sys_flag: int
-    born_ms: int
-    born_host: Host
-    store_ms: int
-    store_host: Host
-    stored_bytes: int
-    reconsume_times: int
-
-    @property
-    def topic(self) -> str:
-        return self.queue.topic
-
-    @property
-    def unique_key(self) -> str | None:
-        return self.properties.get(Property.UNIQUE_KEY)
-
-    @property
-    def message_id(self) -> str:
-        """What users know it by."""
-        return self.unique_key or self.offset_message_id
-
-    @property
-    def tag(self) -> str | None:
-        return self.properties.get(Property.TAGS)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(self.properties.get(Property.KEYS, "").split())
-
-
-def inflated(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
-    """The body as its producer gave it; where it does not inflate the body as it is, and why."""
-    try:
-        return decompress(body, sys_flag), None
-    except ProtocolError as error:
-        return body, str(error)
-
-
-def stored_message(record: Record, broker_name: str) -> StoredMessage:
-    body, fault = inflated(record.body, record.sys_flag)
-    return StoredMessage(
-        queue=MessageQueue(topic=record.topic, broker_name=broker_name, queue_id=record.queue_id),
-        queue_offset=record.queue_offset,
-        log_offset=record.log_offset,
-        offset_message_id=record.message_id,
-        body=body,
-        body_fault=fault,
-        properties=decode_properties(record.properties),
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        born_ms=record.born_ms,
-        born_host=record.born_host,
-        store_ms=record.store_ms,
-        store_host=record.store_host,
-        stored_bytes=record.size,
-        reconsume_times=record.reconsume_times,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rocketq.client.core.messages import StoredMessage, inflated
+from rocketq.client.core.stored_messages import StoredMessage, inflated
 from rocketq.client.errors import NotARequestError
 from rocketq.model import Host
 from rocketq.protocol.bodies.queues import MessageQueue

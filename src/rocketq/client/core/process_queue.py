@@ -1,0 +1,207 @@
+"""What a consumer holds of one queue it owns: messages pulled and not finished.
+
+The offset to commit is always that of the lowest message that is not finished: nothing is ever lost, and one slow
+message keeps those behind it uncommitted.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.running import ProcessQueue as QueueReport
+
+PULL_IDLE_MS_MAX: Final = 120_000
+LOCK_LIFE_MS: Final = 30_000
+"""How long a broker's lock is trusted without renewal; the broker itself keeps it twice as long."""
+
+
+class ProcessQueue:
+    """For messages that are consumed in any order."""
+
+    def __init__(self, queue: MessageQueue, now_ms: int) -> None:
+        self.queue = queue
+        self.dropped = False
+        """Given away: results that still come do not count."""
+        self.count = 0
+        self.bytes = 0
+        self.last_pull_ms = now_ms
+        self.last_consume_ms = now_ms
+        self.running = 0
+        """Calls of the listener under way."""
+        self._messages: OrderedDict[int, StoredMessage] = OrderedDict()
+        self._begun_ms: dict[int, int] = {}
+        self._offset_max = -1
+
+    @property
+    def span(self) -> int:
+        """From the lowest to the highest offset held."""
+        return self._offset_max - next(iter(self._messages)) if self._messages else 0
+
+    def __contains__(self, message: StoredMessage) -> bool:
+        return self._messages.get(message.queue_offset) is message
+
+    def put(self, messages: Iterable[StoredMessage]) -> list[StoredMessage]:
+        """Hold them; those that are new are returned."""
+        held, fresh, in_order = self._messages, [], True
+        for message in messages:
+            offset = message.queue_offset
+            if offset not in held:
+                held[offset] = message
+                fresh.append(message)
+                self.bytes += message.body_bytes
+                in_order = in_order and offset > self._offset_max
+                self._offset_max = offset
+        self.count += len(fresh)
+        if not in_order:
+            self._messages = OrderedDict(sorted(held.items()))
+            self._offset_max = max(self._messages)
+        return fresh
+
+    def begin(self, messages: Iterable[StoredMessage], now_ms: int) -> None:
+        """The listener is about to get them."""
+        for message in messages:
+            self._begun_ms[message.queue_offset] = now_ms
+
+    def finish(self, messages: Iterable[StoredMessage]) -> int | None:
+        """They are done with. The offset to commit; None when nothing was held before."""
+        held = self._messages
+        if not held:
+            return None
+        for message in messages:
+            offset = message.queue_offset
+            if held.pop(offset, None) is not None:
+                self.count -= 1
+                self.bytes -= message.body_bytes
+                self._begun_ms.pop(offset, None)
+        return self.next_offset
+
+    @property
+    def next_offset(self) -> int | None:
+        """The lowest that is not finished; None as long as nothing was ever held."""
+        if self._messages:
+            return next(iter(self._messages))
+        return self._offset_max + 1 if self._offset_max >= 0 else None
+
+    def overdue(self, now_ms: int, timeout_ms: int) -> StoredMessage | None:
+        """The lowest message, when its listener has had it for too long. One not begun is never overdue."""
+        first = next(iter(self._messages.values()), None)
+        begun_ms = self._begun_ms.get(first.queue_offset) if first is not None else None
+        return first if begun_ms is not None and now_ms - begun_ms > timeout_ms else None
+
+    def pull_is_stuck(self, now_ms: int) -> bool:
+        return now_ms - self.last_pull_ms > PULL_IDLE_MS_MAX
+
+    def clear(self) -> None:
+        self._messages.clear()
+        self._begun_ms.clear()
+        self.count = self.bytes = 0
+
+    def report(self, committed: int) -> QueueReport:
+        """For operators."""
+        return QueueReport(
+            commit_offset=committed,
+            cached_min_offset=next(iter(self._messages), 0),
+            cached_max_offset=max(0, self._offset_max) if self._messages else 0,
+            cached_count=self.count,
+            cached_mib=self.bytes >> 20,
+            dropped=self.dropped,
+            last_pull_ms=self.last_pull_ms,
+            last_consume_ms=self.last_consume_ms,
+        )
+
+
+class OrderlyQueue(ProcessQueue):
+    """For messages that are consumed one after the other, under a broker's lock."""
+
+    def __init__(self, queue: MessageQueue, now_ms: int) -> None:
+        super().__init__(queue, now_ms)
+        self.locked = False
+        self.last_lock_ms = 0
+        self.unlock_attempts = 0
+        self._taken: OrderedDict[int, StoredMessage] = OrderedDict()
+
+    def holds_lock(self, now_ms: int) -> bool:
+        return self.locked and now_ms - self.last_lock_ms <= LOCK_LIFE_MS
+
+    def set_lock(self, locked: bool, now_ms: int) -> None:
+        self.locked = locked
+        if locked:
+            self.last_lock_ms = now_ms
+
+    def take(self, count_max: int) -> list[StoredMessage]:
+        """The next messages; they count as held until they are committed."""
+        taken: list[StoredMessage] = []
+        while self._messages and len(taken) < count_max:
+            offset, message = self._messages.popitem(last=False)
+            self._taken[offset] = message
+            taken.append(message)
+        return taken
+
+    @property
+    def waiting(self) -> int:
+        """Held and not taken."""
+        return len(self._messages)
+
+    def commit(self) -> int | None:
+        """All that is taken is done; the offset to commit, None when nothing was taken."""
+        if not self._taken:
+            return None
+        last = next(reversed(self._taken))
+        for message in self._taken.values():
+            self.count -= 1
+            self.bytes -= message.body_bytes
+        self._taken.clear()
+        return last + 1
+
+    def roll_back(self) -> None:
+        """All that is taken is still to be consumed."""
+        self._put_back(list(self._taken.values()))
+
+    def again(self, messages: Sequence[StoredMessage]) -> None:
+        """Of what is taken these are still to be consumed; they may be newer forms of the same messages."""
+        self._put_back(messages)
+
+    @property
+    def span(self) -> int:
+        """Order needs no limit on it."""
+        return 0
+
+    @property
+    def next_offset(self) -> int | None:
+        if self._taken:
+            return next(iter(self._taken))
+        return super().next_offset
+
+    def clear(self) -> None:
+        super().clear()
+        self._taken.clear()
+
+    def report(self, committed: int) -> QueueReport:
+        held = super().report(committed)
+        taken = self._taken
+        return QueueReport(
+            commit_offset=held.commit_offset,
+            cached_min_offset=held.cached_min_offset,
+            cached_max_offset=held.cached_max_offset,
+            cached_count=held.cached_count,
+            cached_mib=held.cached_mib,
+            transaction_min_offset=next(iter(taken), 0),
+            transaction_max_offset=next(reversed(taken), 0),
+            transaction_count=len(taken),
+            locked=self.locked,
+            unlock_attempts=self.unlock_attempts,
+            last_lock_ms=self.last_lock_ms,
+            dropped=held.dropped,
+            last_pull_ms=held.last_pull_ms,
+            last_consume_ms=held.last_consume_ms,
+        )
+
+    def _put_back(self, messages: Sequence[StoredMessage]) -> None:
+        for message in reversed(messages):
+            self._taken.pop(message.queue_offset, None)
+            self._messages[message.queue_offset] = message
+            self._messages.move_to_end(message.queue_offset, last=False)
