@@ -14,7 +14,7 @@ class Service:
 
     def __init__(self, name: str, interval_ms: int, step: Callable[[], None]) -> None:
         self._name = name
-        self._interval_s = interval_ms / 1000
+        self.interval_ms = interval_ms
         self._step = step
         self._wake = threading.Event()
         self._stopping = False
@@ -36,7 +36,7 @@ class Service:
 
     def _run(self) -> None:
         while not self._stopping:
-            self._wake.wait(self._interval_s)
+            self._wake.wait(self.interval_ms / 1000)
             self._wake.clear()
             if self._stopping:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import threading
 from dataclasses import dataclass
 from typing import cast
@@ -86,12 +87,23 @@ class CommitLog:
             return found
         with self._mapping_lock:
             base = self.files.start_of(log_offset)
-            if base in self.files:
-                found = MappedBuffer(self.disk.map(self.files.path_of(base), writable=False), base)
-            else:
-                found = MappedBuffer(b"", base)
+            found = self._map(base, writable=False) if base in self.files else MappedBuffer(b"", base)
             self.map.attach(found)
             return found
+
+    def _map(self, base: int, *, writable: bool) -> MappedBuffer:
+        pages = self.disk.map(self.files.path_of(base), writable=writable)
+        if not self.config.read_ahead:
+            pages.madvise(mmap.MADV_RANDOM)
+        return MappedBuffer(pages, base)
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Files that are mapped from now on are read as `config` says; the one being written to stays as it is."""
+        before, self.config = self.config, config
+        if before.read_ahead != config.read_ahead:
+            for base in self.files:
+                if base != self.appender.base:
+                    self.map.detach(base)
 
     def drop_idle_mappings(self) -> None:
         """Forget mappings nobody asked for since the last call, the one being written excepted."""
@@ -134,7 +146,7 @@ class CommitLog:
 
     def _attach(self, base: int, position: int) -> None:
         self.map.detach(base)
-        mapped = MappedBuffer(self.disk.map(self.files.path_of(base), writable=True), base)
+        mapped = self._map(base, writable=True)
         self.map.attach(mapped)
         if self.config.transient_buffer:
             self._buffer = WriteBuffer(self.config.segment_bytes, base, mapped.bytes_at(0, position))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +27,11 @@ class FlushType(enum.Enum):
 def option(key: str, default: Any) -> Any:
     """A field that Apache's broker.conf calls `key`."""
     return field(default=default, metadata={"key": key})
+
+
+def live(key: str, default: Any) -> Any:
+    """The same, of a setting that `Store.reconfigure` can change while the store is open."""
+    return field(default=default, metadata={"key": key, "live": True})
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -55,40 +60,41 @@ class StoreConfig:
     index_slots: int = option("maxHashSlotNum", 5_000_000)
     index_units: int = option("maxIndexNum", 20_000_000)
     index_enabled: bool = option("messageIndexEnable", True)
-    message_bytes_max: int = option("maxMessageSize", 4 << 20)
+    message_bytes_max: int = live("maxMessageSize", 4 << 20)
     delay_levels: str = option("messageDelayLevel", DEFAULT_DELAY_LEVELS)
 
-    flush_type: FlushType = option("flushDiskType", FlushType.ASYNC_FLUSH)
-    flush_interval_ms: int = option("flushIntervalCommitLog", 500)
-    flush_pages_min: int = option("flushCommitLogLeastPages", 4)
-    flush_thorough_interval_ms: int = option("flushCommitLogThoroughInterval", 10_000)
-    sync_flush_timeout_ms: int = option("syncFlushTimeout", 5_000)
-    queue_flush_interval_ms: int = option("flushIntervalConsumeQueue", 1_000)
-    queue_flush_pages_min: int = option("flushConsumeQueueLeastPages", 2)
-    queue_flush_thorough_interval_ms: int = option("flushConsumeQueueThoroughInterval", 60_000)
+    flush_type: FlushType = live("flushDiskType", FlushType.ASYNC_FLUSH)
+    flush_interval_ms: int = live("flushIntervalCommitLog", 500)
+    flush_pages_min: int = live("flushCommitLogLeastPages", 4)
+    flush_thorough_interval_ms: int = live("flushCommitLogThoroughInterval", 10_000)
+    sync_flush_timeout_ms: int = live("syncFlushTimeout", 5_000)
+    queue_flush_interval_ms: int = live("flushIntervalConsumeQueue", 1_000)
+    queue_flush_pages_min: int = live("flushConsumeQueueLeastPages", 2)
+    queue_flush_thorough_interval_ms: int = live("flushConsumeQueueThoroughInterval", 60_000)
     transient_buffer: bool = option("transientStorePoolEnable", False)
-    commit_interval_ms: int = option("commitIntervalCommitLog", 200)
-    commit_pages_min: int = option("commitCommitLogLeastPages", 4)
-    commit_thorough_interval_ms: int = option("commitCommitLogThoroughInterval", 200)
-    page_cache_busy_ms: int = option("osPageCacheBusyTimeOutMills", 1_000)
+    commit_interval_ms: int = live("commitIntervalCommitLog", 200)
+    commit_pages_min: int = live("commitCommitLogLeastPages", 4)
+    commit_thorough_interval_ms: int = live("commitCommitLogThoroughInterval", 200)
+    page_cache_busy_ms: int = live("osPageCacheBusyTimeOutMills", 1_000)
 
-    check_crc_on_read: bool = option("checkCrcOnRead", True)
+    check_crc_on_read: bool = live("checkCrcOnRead", True)
     check_crc_on_recovery: bool = option("checkCRCOnRecover", True)
-    memory_read_bytes_max: int = option("maxTransferBytesOnMessageInMemory", 256 << 10)
-    memory_read_count_max: int = option("maxTransferCountOnMessageInMemory", 32)
-    disk_read_bytes_max: int = option("maxTransferBytesOnMessageInDisk", 64 << 10)
-    disk_read_count_max: int = option("maxTransferCountOnMessageInDisk", 8)
-    memory_ratio_percent: int = option("accessMessageInMemoryMaxRatio", 40)
-    query_count_max: int = option("maxMsgsNumBatch", 64)
+    read_ahead: bool = live("dataReadAheadEnable", True)
+    memory_read_bytes_max: int = live("maxTransferBytesOnMessageInMemory", 256 << 10)
+    memory_read_count_max: int = live("maxTransferCountOnMessageInMemory", 32)
+    disk_read_bytes_max: int = live("maxTransferBytesOnMessageInDisk", 64 << 10)
+    disk_read_count_max: int = live("maxTransferCountOnMessageInDisk", 8)
+    memory_ratio_percent: int = live("accessMessageInMemoryMaxRatio", 40)
+    query_count_max: int = live("maxMsgsNumBatch", 64)
 
-    reserved_hours: int = option("fileReservedTime", 72)
-    delete_when: str = option("deleteWhen", "04")
-    disk_used_percent_max: int = option("diskMaxUsedSpaceRatio", 75)
-    disk_refuse_ratio: float = option("diskSpaceWarningLevelRatio", 0.90)
-    disk_force_clean_ratio: float = option("diskSpaceCleanForciblyRatio", 0.85)
-    force_clean_enabled: bool = option("cleanFileForciblyEnable", True)
-    clean_interval_ms: int = option("cleanResourceInterval", 10_000)
-    delete_pause_ms: int = option("deleteCommitLogFilesInterval", 100)
+    reserved_hours: int = live("fileReservedTime", 72)
+    delete_when: str = live("deleteWhen", "04")
+    disk_used_percent_max: int = live("diskMaxUsedSpaceRatio", 75)
+    disk_refuse_ratio: float = live("diskSpaceWarningLevelRatio", 0.90)
+    disk_force_clean_ratio: float = live("diskSpaceCleanForciblyRatio", 0.85)
+    force_clean_enabled: bool = live("cleanFileForciblyEnable", True)
+    clean_interval_ms: int = live("cleanResourceInterval", 10_000)
+    delete_pause_ms: int = live("deleteCommitLogFilesInterval", 100)
     idle_mapping_ms: int = 180_000
 
     def __post_init__(self) -> None:
@@ -113,6 +119,15 @@ class StoreConfig:
             not (self.transient_buffer and self.flush_type is FlushType.SYNC_FLUSH),
             "transientStorePoolEnable works with flushDiskType ASYNC_FLUSH only",
         )
+        for key, least in (
+            ("flushIntervalCommitLog", self.flush_interval_ms),
+            ("commitIntervalCommitLog", self.commit_interval_ms),
+            ("maxTransferBytesOnMessageInMemory", self.memory_read_bytes_max),
+            ("maxTransferCountOnMessageInMemory", self.memory_read_count_max),
+            ("maxTransferBytesOnMessageInDisk", self.disk_read_bytes_max),
+            ("maxTransferCountOnMessageInDisk", self.disk_read_count_max),
+        ):
+            require(least >= 1, f"{key} must be at least 1")
         require(0 < self.disk_force_clean_ratio <= self.disk_refuse_ratio <= 1, "disk ratios must rise up to 1")
         hours = self.delete_when.split(";")
         require(
@@ -143,11 +158,24 @@ class StoreConfig:
     @classmethod
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> StoreConfig:
         """From Apache's keys; keys that are not the store's are left to others. `given` wins."""
-        known = {item.metadata["key"]: item for item in fields(cls) if "key" in item.metadata}
-        values = {
-            known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known
+        return cls(**(_read_java(settings) | given))
+
+    def with_java(self, settings: Mapping[str, str]) -> StoreConfig:
+        """These settings and otherwise the present ones; keys that are not the store's are left to others."""
+        return replace(self, **_read_java(settings))
+
+    def changed_to(self, other: StoreConfig) -> dict[str, bool]:
+        """Keys (or names, where Apache has no key) that differ, and whether each can change in an open store."""
+        return {
+            item.metadata.get("key", item.name): item.metadata.get("live", False)
+            for item in fields(self)
+            if getattr(self, item.name) != getattr(other, item.name)
         }
-        return cls(**(values | given))
+
+
+def _read_java(settings: Mapping[str, str]) -> dict[str, Any]:
+    known = {item.metadata["key"]: item for item in fields(StoreConfig) if "key" in item.metadata}
+    return {known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known}
 
 
 def _require_type(key: str, value: object, default: object) -> None:

@@ -44,10 +44,13 @@ class Queries:
         self._queues = queues
         self._index = index
         self._visible_to = visible_to
-        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._memory_bytes = physical * config.memory_ratio_percent // 100
+        self._memory_bytes = _memory_bytes(config)
         self.bad_records = 0
         self.on_damaged_unit: Callable[[str], None] = log.error
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        self._config = config
+        self._memory_bytes = _memory_bytes(config)
 
     # Reading a queue
 
@@ -214,6 +217,11 @@ class Queries:
             ):
                 return cast(int, view.store_ms)
         return -1
+
+
+def _memory_bytes(config: StoreConfig) -> int:
+    """How far behind the log's end a record counts as being in memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * config.memory_ratio_percent // 100
 
 
 def _judge_offset(queue_offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:

@@ -65,6 +65,9 @@ class Retention:
         self.pause: Callable[[float], None] = time.sleep
         self._warned_full = False
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        self._config = config
+
     def request(self) -> None:
         """Delete expired files soon, whatever the hour."""
         self._manual_passes = MANUAL_PASSES

@@ -5,18 +5,15 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import resource
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
-from rocketq.errors import ConfigError, StoreClosedError, StoreError
+from rocketq.errors import ConfigError, StoreError
 from rocketq.kernel.properties import hash_text
-from rocketq.model import NewMessage, Record
+from rocketq.model import NewMessage
 from rocketq.runtime.clock import Clock, SystemClock
-from rocketq.runtime.service import Service
 from rocketq.store.admission import Health
 from rocketq.store.announcer import Announcer, QueueListener
 from rocketq.store.checkpoint import Checkpoint, DirectoryLock
@@ -25,25 +22,26 @@ from rocketq.store.config import FlushType, StoreConfig
 from rocketq.store.disk import Disk
 from rocketq.store.dispatch import Dispatcher
 from rocketq.store.flush import FlushGate
+from rocketq.store.flusher import Flusher
 from rocketq.store.index import Index
 from rocketq.store.index_rebuild import IndexRebuild
+from rocketq.store.lookups import Lookups
+from rocketq.store.opening import log_progress, raise_file_limit
 from rocketq.store.point_keeper import PointKeeper
-from rocketq.store.queries import Queries, RecordFilter, UnitFilter
+from rocketq.store.queries import Queries
 from rocketq.store.queue_table import QueueTable
 from rocketq.store.recovery import Progress, Recovery
 from rocketq.store.recovery_point import RecoveryPoint
 from rocketq.store.recovery_report import RecoveryReport
-from rocketq.store.results import AppendResult, AppendStatus, QueryResult, ReadResult
-from rocketq.store.retention import DiskState, Retention
+from rocketq.store.results import AppendResult
+from rocketq.store.retention import Retention
+from rocketq.store.upkeep import Upkeep
 from rocketq.store.writer import Writer
 
 log = logging.getLogger(__name__)
 
-UPKEEP_INTERVAL_MS = 500
-PROGRESS_INTERVAL_S = 2
 
-
-class Store:
+class Store(Lookups):
     """Append, read, flush, recover, delete. Its interface blocks; callers decide on threads.
 
     One lock orders everything that writes; reads take none. Three positions matter: `log_end` (written),
@@ -60,21 +58,29 @@ class Store:
         self.index = Index(config, self.disk, self.clock.now_ms)
         self.dispatcher = Dispatcher(config, self.log, self.queues, self.index)
         self.writer = Writer(config, self.clock, self.log, self.queues, self.index, self.dispatcher, self.health)
-        self.queries = Queries(config, self.log, self.queues, self.index, lambda: self.visible_to)
+        super().__init__(Queries(config, self.log, self.queues, self.index, lambda: self.visible_to), self.queues)
         self.announcer = Announcer(self.writer, self.log, self.dispatcher, self.queries, lambda: self.visible_to)
         self.points = PointKeeper(config, self.disk, self.log, self.queues, self.index, self.writer)
         self.queries.on_damaged_unit = self.points.distrust
-        self.disk.on_pressure = self._drop_mappings
-        self.retention = Retention(config, self.disk, self.log, self._after_deletion)
+        self.flusher = Flusher(config, self.clock, self.log, self.writer, self.health, self.announcer.announce)
+        self.upkeep = Upkeep(
+            config,
+            self.clock,
+            self.log,
+            self.queues,
+            self.index,
+            self.writer,
+            self.flusher,
+            self.points,
+            self.health,
+        )
+        self.disk.on_pressure = self.upkeep.drop_mappings
         self.report = RecoveryReport()
         self._directory_lock: DirectoryLock | None = None
         self._confirmed_to: int | None = None
-        self._services: list[Service] = []
-        self._flusher: Service | None = None
         self._rebuild: IndexRebuild | None = None
         self._rebuild_thread: threading.Thread | None = None
-        self._due: dict[str, int] = {}
-        self._closed = False
+        self._reconfiguring = threading.Lock()
 
     # Opening and closing
 
@@ -94,7 +100,7 @@ class Store:
         store = cls(config, clock=clock, disk=disk)
         store._directory_lock = DirectoryLock(config.root / "lock")
         try:
-            store._recover(progress or _log_progress())
+            store._recover(progress or log_progress())
             store._begin()
         except OSError as error:
             store._release()
@@ -113,7 +119,7 @@ class Store:
 
     def _recover(self, progress: Progress) -> None:
         root, started_ms = self.config.root, self.clock.monotonic_ms()
-        _raise_file_limit()
+        raise_file_limit()
         self.queues.load()
         if self.config.index_enabled:
             self.index.load()
@@ -136,19 +142,15 @@ class Store:
         self.writer.begin(self.report.log_end, self.report.last_record)
         self._abort_file.write_text(str(os.getpid()))
         self.disk.sync_directory(self.config.root)
-        self._check_disk()
+        self.upkeep.check_disk()
         self.health.closed = None
         self.announcer.announce()
         if self.report.missing_index is not None and self.config.index_enabled:
             self._rebuild = IndexRebuild(self.config, self.log, self.index, self.report.missing_index)
 
     def _start_services(self) -> None:
-        config = self.config
-        interval_ms = config.commit_interval_ms if config.transient_buffer else config.flush_interval_ms
-        self._flusher = Service("flush", interval_ms, self.flush_step)
-        self._services = [self._flusher, Service("upkeep", UPKEEP_INTERVAL_MS, self.upkeep_step)]
-        for service in self._services:
-            service.start()
+        self.flusher.start()
+        self.upkeep.start()
         if self._rebuild is not None:
             self._rebuild_thread = threading.Thread(
                 target=self.rebuild_index, name="rocketq-index-rebuild", daemon=True
@@ -167,8 +169,8 @@ class Store:
         self._closed = True
         with self.writer.lock:
             self.health.closed = "the store is shut down"
-        for service in self._services:
-            service.stop()
+        self.flusher.stop()
+        self.upkeep.stop()
         if self._rebuild is not None and self._rebuild_thread is not None:
             self._rebuild.stop()
             self._rebuild_thread.join()
@@ -202,10 +204,6 @@ class Store:
     @property
     def _abort_file(self) -> Path:
         return self.config.root / "abort"
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the store was closed")
 
     # Positions
 
@@ -252,7 +250,7 @@ class Store:
 
     def append(self, message: NewMessage, *, wait: bool = True) -> AppendResult:
         """Store one message. With SYNC_FLUSH and `wait` it returns when the message is on disk."""
-        return self._settle(self.writer.append(message), wait)
+        return self.flusher.settle(self.writer.append(message), wait=wait)
 
     def append_batch(self, message: NewMessage, *, wait: bool = True) -> AppendResult:
         """Store a batch: `message.body` holds the packed inner messages, `message.properties` go to each of them that
@@ -260,21 +258,7 @@ class Store:
         measured = self.writer.measure_batch(message)
         if isinstance(measured, AppendResult):
             return measured
-        return self._settle(self.writer.append(message, measured), wait)
-
-    def _settle(self, result: AppendResult, wait: bool) -> AppendResult:
-        if result.status is not AppendStatus.OK:
-            return result
-        if self.config.flush_type is FlushType.ASYNC_FLUSH:
-            self.announcer.announce()
-        elif self._flusher is None:
-            self.flush()
-        else:
-            self._flusher.wake()
-            if wait and not self.gate.wait(result.end, self.config.sync_flush_timeout_ms):
-                result.status = AppendStatus.FLUSH_DISK_TIMEOUT
-                result.reason = self.health.broken or "the disk did not take the message in time"
-        return result
+        return self.flusher.settle(self.writer.append(message, measured), wait=wait)
 
     def append_raw(self, log_offset: int, data: bytes) -> int:
         """Whole records another broker wrote for exactly `log_offset`, copied and dispatched; the log's new end."""
@@ -300,96 +284,54 @@ class Store:
 
     def flush(self) -> int:
         """Make everything appended so far durable; the flushed position."""
-        return self._flush(pages_min=0)
-
-    def _flush(self, *, pages_min: int) -> int:
-        try:
-            position = self.log.flush(pages_min=pages_min)
-        except OSError as error:
-            self.health.stop_writing(f"the log could not be flushed: {error}")
-            self.gate.shut()
-            raise
-        self.gate.release(position)
-        self.announcer.announce()
-        return position
+        return self.flusher.flush()
 
     def flush_step(self) -> None:
         """One turn of the flush service."""
-        config, now_ms = self.config, self.clock.monotonic_ms()
-        if config.flush_type is FlushType.SYNC_FLUSH:
-            self.flush()
-            return
-        if config.transient_buffer:
-            thorough = self._is_due("commit", config.commit_thorough_interval_ms, now_ms)
-            if self.log.commit(pages_min=0 if thorough else config.commit_pages_min):
-                self.announcer.announce()
-            if not self._is_due("flush", config.flush_interval_ms, now_ms):
-                return
-        thorough = self._is_due("thorough", config.flush_thorough_interval_ms, now_ms)
-        self._flush(pages_min=0 if thorough else config.flush_pages_min)
+        self.flusher.step()
 
     def upkeep_step(self) -> None:
         """One turn of the upkeep service: queue files, recovery point, deletion, idle mappings."""
-        config, now_ms = self.config, self.clock.monotonic_ms()
-        if self._is_due("queues", config.queue_flush_interval_ms, now_ms):
-            for queue in self.queues:
-                queue.flush(pages_min=config.queue_flush_pages_min)
-        if self._is_due("point", config.queue_flush_thorough_interval_ms, now_ms):
-            self.save_recovery_point()
-        if self._is_due("clean", config.clean_interval_ms, now_ms):
-            self._clean()
-        if self._is_due("idle", config.idle_mapping_ms, now_ms):
-            self.drop_idle_mappings()
-
-    def _is_due(self, name: str, interval_ms: int, now_ms: int) -> bool:
-        if now_ms - self._due.setdefault(name, now_ms) < interval_ms:
-            return False
-        self._due[name] = now_ms
-        return True
+        self.upkeep.step()
 
     def save_recovery_point(self) -> None:
         """Flush log, queues and index as they are now, and write down how far that is."""
-        self.flush()
-        self.points.save()
+        self.upkeep.save_recovery_point()
 
     def drop_idle_mappings(self) -> None:
         """Let go of mappings nobody used since the last call."""
-        with self.writer.lock:
-            self.log.drop_idle_mappings()
-            self.index.drop_idle_mappings()
-            for queue in self.queues:
-                queue.drop_idle_mappings()
+        self.upkeep.drop_idle_mappings()
 
-    def _drop_mappings(self) -> None:
-        """All but those in use this moment: the second time nothing has been used since the first."""
-        self.drop_idle_mappings()
-        self.drop_idle_mappings()
+    # Changing settings
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Count with these settings from now on. ConfigError when one differs that an open store cannot change, and
+        then nothing is changed."""
+        self._require_open()
+        with self._reconfiguring:
+            fixed = [key for key, live in self.config.changed_to(config).items() if not live]
+            if fixed:
+                raise ConfigError(f"{', '.join(fixed)} cannot be changed while the store is open")
+            if config.flush_type is FlushType.SYNC_FLUSH:
+                self.flush()  # most of it without the lock, which holds up every append
+            with self.writer.lock:
+                if config.flush_type is FlushType.SYNC_FLUSH:
+                    self.flush()  # or what readers have seen would disappear until the next one
+                self.config = config
+                for part in (self.log, self.writer, self.queries, self.flusher):
+                    part.reconfigure(config)
+            self.upkeep.reconfigure(config)
 
     # Deleting
 
-    def _check_disk(self) -> DiskState:
-        state = self.retention.disk_state()
-        self.health.disk_full = state.refuse
-        return state
-
-    def _after_deletion(self, gone: LogRange) -> None:
-        with self.writer.lock:
-            for queue in self.queues:
-                queue.delete_before(gone.end)
-                queue.correct_min(gone.end)
-            self.index.delete_before(gone.end)
+    @property
+    def retention(self) -> Retention:
+        return self.upkeep.retention
 
     def clean(self) -> list[LogRange]:
         """Delete expired files now, whatever the hour."""
         self.retention.request()
-        return self._clean()
-
-    def _clean(self) -> list[LogRange]:
-        deleted = self.retention.run_once(self.clock.now_ms(), self._check_disk())
-        if deleted:
-            self._check_disk()
-            self.save_recovery_point()  # the old one names files that are gone
-        return deleted
+        return self.upkeep.clean()
 
     def delete_topic(self, topic: str) -> int:
         """Remove a topic's queues; its messages stay in the log until that expires. How many queues went."""
@@ -402,105 +344,7 @@ class Store:
             self.save_recovery_point()
         return len(queues)
 
-    # Reading
-
-    def read(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        *,
-        count_max: int = 32,
-        bytes_max: int | None = None,
-        tag_codes: frozenset[int] | None = None,
-        unit_filter: UnitFilter | None = None,
-        record_filter: RecordFilter | None = None,
-        correct_offset: bool = True,
-    ) -> ReadResult:
-        """Messages of a queue from an offset on. `bytes_max` given: it replaces the configured limits of count and
-        bytes. `tag_codes` are hashes of wanted tags (see tag_code)."""
-        self._require_open()
-        return self.queries.read(
-            topic,
-            queue_id,
-            queue_offset,
-            count_max=count_max,
-            bytes_max=bytes_max,
-            tag_codes=tag_codes,
-            unit_filter=unit_filter,
-            record_filter=record_filter,
-            correct_offset=correct_offset,
-        )
-
-    def message_at(self, log_offset: int) -> Record | None:
-        self._require_open()
-        return self.queries.record_at(log_offset)
-
-    def message_by_id(self, message_id: str) -> Record | None:
-        """By offset message id; ValueError when the text is none."""
-        self._require_open()
-        return self.queries.record_by_id(message_id)
-
-    def query(
-        self, topic: str, key: str, *, count_max: int = 32, begin_ms: int = 0, end_ms: int = 1 << 62
-    ) -> QueryResult:
-        """Messages of a topic by key or unique key, stored within the times."""
-        self._require_open()
-        return self.queries.by_key(topic, key, count_max, begin_ms, end_ms)
-
-    def offset_by_time(self, topic: str, queue_id: int, time_ms: int, *, upper: bool = False) -> int:
-        """The first offset stored at or after a time (`upper`: the last at or before it); 0 without such a queue."""
-        self._require_open()
-        queue = self.queues.get(topic, queue_id)
-        return 0 if queue is None else self.queries.offset_by_time(queue, time_ms, upper=upper)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """-1 for a queue that does not exist."""
-        self._require_open()
-        queue = self.queues.get(topic, queue_id)
-        return -1 if queue is None else queue.min_offset
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """One past the last visible message; 0 for a queue that does not exist."""
-        self._require_open()
-        queue = self.queues.get(topic, queue_id)
-        return 0 if queue is None else self.queries.max_offset_of(queue)
-
-    def store_ms_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Store time of a queue's message; -1 when it is not there."""
-        self._require_open()
-        queue = self.queues.get(topic, queue_id)
-        found = None if queue is None else self.queries.store_ms_of(queue, queue_offset)
-        return -1 if found is None else found
-
-    def earliest_store_ms(self) -> int:
-        """Store time of the oldest message; -1 without any."""
-        self._require_open()
-        return self.queries.earliest_store_ms()
-
 
 def tag_code(tag: str) -> int:
     """What a queue unit holds for a tag."""
     return cast(int, hash_text(tag))
-
-
-def _log_progress() -> Progress:
-    """A line every few seconds while the log is walked."""
-    began = last = time.monotonic()
-
-    def progress(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= PROGRESS_INTERVAL_S:
-            last = now
-            log.info("recovery: %d of %d MiB walked (%.0f %%, %.0f MiB/s)", done >> 20, total >> 20,
-                     100 * done / max(total, 1), (done >> 20) / (now - began))  # fmt: skip
-
-    return progress
-
-
-def _raise_file_limit() -> None:
-    """Every mapping holds a descriptor: ask for as many as this process may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1 << 20), hard))

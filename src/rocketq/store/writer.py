@@ -62,6 +62,9 @@ class Writer:
         if self._config.index_enabled:
             appender.index = self._index.current()
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        self._config = config
+
     # Messages
 
     def append(self, message: NewMessage, batch: Batch | None = None) -> AppendResult:
@@ -163,6 +166,11 @@ class Writer:
         scanner.scan(appender.segment, self._unindexed_from - appender.base, appender.position)
         scanner.to_queues = True
         appender.index = scanner.index
+
+    def ready_for_kernel(self) -> None:
+        """Before the kernel appends by itself, under our lock: the index is there, or OSError says why not."""
+        if self._log.appender.index is None and self._config.index_enabled:
+            self._resume_index()
 
     def stored_by_kernel(self) -> None:
         """The kernel has appended by itself, under our lock: take note of its last record as after an append."""

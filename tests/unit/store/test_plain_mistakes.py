@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +141,35 @@ def test_an_unfinished_rebuild_leaves_one_empty_index_file(tmp_path: Path) -> No
     assert len(again.query("T", "k", count_max=64).records) == 20
     again.close()
     assert Verifier(tmp_path).run().findings == []
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda store: store.read(5, 0, 0), "topic must be a str, not 5"),
+        (lambda store: store.read("T", "0", 0), "queue_id must be an int, not '0'"),
+        (lambda store: store.read("T", 0, None), "queue_offset must be an int, not None"),
+        (lambda store: store.read("T", 0, 0, count_max=1.5), "count_max must be an int, not 1.5"),
+        (lambda store: store.read("T", 0, 0, bytes_max="1k"), "bytes_max must be an int, not '1k'"),
+        (lambda store: store.read("T", True, 0), "queue_id must be an int, not True"),
+        (lambda store: store.query(None, "k"), "topic must be a str, not None"),
+        (lambda store: store.query("T", b"k"), "key must be a str, not b'k'"),
+        (lambda store: store.query("T", "k", begin_ms="now"), "begin_ms must be an int, not 'now'"),
+        (lambda store: store.message_at("0"), "log_offset must be an int, not '0'"),
+        (lambda store: store.message_by_id(7), "message_id must be a str, not 7"),
+        (lambda store: store.offset_by_time("T", 0, 1.0), "time_ms must be an int, not 1.0"),
+        (lambda store: store.max_offset("T", None), "queue_id must be an int, not None"),
+    ],
+)
+def test_questions_of_wrong_types_are_told_by_name(tmp_path: Path, ask: Callable[[Any], Any], says: str) -> None:
+    """Goal: whoever mixes up two arguments reads which one it was."""
+    with open_store(tmp_path) as store:
+        store.append(message())
+        with pytest.raises(TypeError, match=re.escape(says)):
+            ask(store)
+
+
+@pytest.mark.parametrize("given", [{"count_max": -1}, {"bytes_max": -1}])
+def test_a_negative_count_is_no_count(tmp_path: Path, given: dict[str, int]) -> None:
+    with open_store(tmp_path) as store, pytest.raises(ValueError, match="must not be negative"):
+        store.read("T", 0, 0, **given)  # type: ignore[arg-type]

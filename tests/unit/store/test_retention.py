@@ -77,7 +77,7 @@ def age(store: Store, hours: int) -> None:
 
 def clean(store: Store) -> list[LogRange]:
     """What the cleaning service does on its turn."""
-    return store.retention.run_once(store.clock.now_ms(), store._check_disk())
+    return store.retention.run_once(store.clock.now_ms(), store.upkeep.check_disk())
 
 
 def test_expired_files_go_at_the_quiet_hour_only(tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+"""The one who syncs the log: by itself every so often, or when somebody waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketq.runtime.clock import Clock
+from rocketq.runtime.service import Service
+from rocketq.store.admission import Health
+from rocketq.store.commit_log import CommitLog
+from rocketq.store.config import FlushType, StoreConfig
+from rocketq.store.due import Due
+from rocketq.store.results import AppendResult, AppendStatus
+from rocketq.store.writer import Writer
+
+
+class Flusher:
+    """Releases the writer's gate and announces what has become visible. Without its service, appends that must be on
+    disk are synced by their own thread."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        commit_log: CommitLog,
+        writer: Writer,
+        health: Health,
+        announce: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log = commit_log
+        self._writer = writer
+        self._health = health
+        self._announce = announce
+        self._due = Due()
+        self._service: Service | None = None
+
+    def start(self) -> None:
+        self._service = Service("flush", _interval_ms(self._config), self.step)
+        self._service.start()
+
+    def stop(self) -> None:
+        if self._service is not None:
+            self._service.stop()
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Count from now on; the caller has seen to it that everything is flushed when flushing becomes a must."""
+        self._config = config
+        if self._service is not None:
+            self._service.interval_ms = _interval_ms(config)
+            self._service.wake()  # it may be in the middle of a wait that is far too long now
+
+    def flush(self, *, pages_min: int = 0) -> int:
+        """Make everything appended so far durable (or nothing, below `pages_min` pages); the flushed position."""
+        try:
+            position = self._log.flush(pages_min=pages_min)
+        except OSError as error:
+            self._health.stop_writing(f"the log could not be flushed: {error}")
+            self._writer.gate.shut()
+            raise
+        self._writer.gate.release(position)
+        self._announce()
+        return position
+
+    def settle(self, result: AppendResult, *, wait: bool) -> AppendResult:
+        """What an append still needs: to be announced, or with SYNC_FLUSH to reach the disk."""
+        if result.status is not AppendStatus.OK:
+            return result
+        if self._config.flush_type is FlushType.ASYNC_FLUSH:
+            self._announce()
+        elif self._service is None:
+            self.flush()
+        else:
+            self._service.wake()
+            if wait and not self._writer.gate.wait(result.end, self._config.sync_flush_timeout_ms):
+                result.status = AppendStatus.FLUSH_DISK_TIMEOUT
+                result.reason = self._health.broken or "the disk did not take the message in time"
+        return result
+
+    def step(self) -> None:
+        """One turn of the service."""
+        config, now_ms = self._config, self._clock.monotonic_ms()
+        if config.flush_type is FlushType.SYNC_FLUSH:
+            self.flush()
+        else:
+            self._step_lazily(config, now_ms)
+
+    def _step_lazily(self, config: StoreConfig, now_ms: int) -> None:
+        if config.transient_buffer:
+            thorough = self._due.is_due("commit", config.commit_thorough_interval_ms, now_ms)
+            if self._log.commit(pages_min=0 if thorough else config.commit_pages_min):
+                self._announce()
+            if not self._due.is_due("flush", config.flush_interval_ms, now_ms):
+                return
+        thorough = self._due.is_due("thorough", config.flush_thorough_interval_ms, now_ms)
+        self.flush(pages_min=0 if thorough else config.flush_pages_min)
+
+
+def _interval_ms(config: StoreConfig) -> int:
+    return config.commit_interval_ms if config.transient_buffer else config.flush_interval_ms

@@ -1,0 +1,112 @@
+"""What an open store can be asked: by place, by id, by key, by time."""
+
+from __future__ import annotations
+
+from rocketq.errors import StoreClosedError
+from rocketq.model import Record
+from rocketq.store.arguments import require_count, require_number, require_place, require_text
+from rocketq.store.queries import Queries, RecordFilter, UnitFilter
+from rocketq.store.queue_table import QueueTable
+from rocketq.store.results import QueryResult, ReadResult
+
+
+class Lookups:
+    """The questions of a store: they check what they are given, and that the store is open. Queries answer them."""
+
+    def __init__(self, queries: Queries, queues: QueueTable) -> None:
+        self.queries = queries
+        self.queues = queues
+        self._closed = False
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the store was closed")
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        count_max: int = 32,
+        bytes_max: int | None = None,
+        tag_codes: frozenset[int] | None = None,
+        unit_filter: UnitFilter | None = None,
+        record_filter: RecordFilter | None = None,
+        correct_offset: bool = True,
+    ) -> ReadResult:
+        """Messages of a queue from an offset on. `bytes_max` given: it replaces the configured limits of count and
+        bytes. `tag_codes` are hashes of wanted tags (see tag_code)."""
+        self._require_open()
+        require_place(topic, queue_id, queue_offset)
+        require_count("count_max", count_max)
+        if bytes_max is not None:
+            require_count("bytes_max", bytes_max)
+        return self.queries.read(
+            topic,
+            queue_id,
+            queue_offset,
+            count_max=count_max,
+            bytes_max=bytes_max,
+            tag_codes=tag_codes,
+            unit_filter=unit_filter,
+            record_filter=record_filter,
+            correct_offset=correct_offset,
+        )
+
+    def message_at(self, log_offset: int) -> Record | None:
+        self._require_open()
+        require_number("log_offset", log_offset)
+        return self.queries.record_at(log_offset)
+
+    def message_by_id(self, message_id: str) -> Record | None:
+        """By offset message id; ValueError when the text is none."""
+        self._require_open()
+        require_text("message_id", message_id)
+        return self.queries.record_by_id(message_id)
+
+    def query(
+        self, topic: str, key: str, *, count_max: int = 32, begin_ms: int = 0, end_ms: int = 1 << 62
+    ) -> QueryResult:
+        """Messages of a topic by key or unique key, stored within the times."""
+        self._require_open()
+        require_text("topic", topic)
+        require_text("key", key)
+        require_count("count_max", count_max)
+        require_number("begin_ms", begin_ms)
+        require_number("end_ms", end_ms)
+        return self.queries.by_key(topic, key, count_max, begin_ms, end_ms)
+
+    def offset_by_time(self, topic: str, queue_id: int, time_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at or after a time (`upper`: the last at or before it); 0 without such a queue."""
+        self._require_open()
+        require_place(topic, queue_id, time_ms, what="time_ms")
+        queue = self.queues.get(topic, queue_id)
+        return 0 if queue is None else self.queries.offset_by_time(queue, time_ms, upper=upper)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """-1 for a queue that does not exist."""
+        self._require_open()
+        require_place(topic, queue_id)
+        queue = self.queues.get(topic, queue_id)
+        return -1 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """One past the last visible message; 0 for a queue that does not exist."""
+        self._require_open()
+        require_place(topic, queue_id)
+        queue = self.queues.get(topic, queue_id)
+        return 0 if queue is None else self.queries.max_offset_of(queue)
+
+    def store_ms_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Store time of a queue's message; -1 when it is not there."""
+        self._require_open()
+        require_place(topic, queue_id, queue_offset)
+        queue = self.queues.get(topic, queue_id)
+        found = None if queue is None else self.queries.store_ms_of(queue, queue_offset)
+        return -1 if found is None else found
+
+    def earliest_store_ms(self) -> int:
+        """Store time of the oldest message; -1 without any."""
+        self._require_open()
+        return self.queries.earliest_store_ms()
