@@ -30,7 +30,7 @@ class PullStatus(StrEnum):
     OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
 
 
-_STATUSES: Final = {
+PULL_STATUSES: Final = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
     ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
     ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGE,
@@ -84,10 +84,10 @@ class Puller:
             subscription=expression,
             expression_type=ExpressionType.TAG,
         )
-        answer = await self._session.call(addr, request, timeout_ms=timeout_ms + hold_ms, accept=_STATUSES)
+        answer = await self._session.call(addr, request, timeout_ms=timeout_ms + hold_ms, accept=PULL_STATUSES)
         header = PullResponse.decode(answer.ext_fields)
         self._suggested[queue] = header.suggested_broker_id
-        status = _STATUSES[ResponseCode(answer.code)]
+        status = PULL_STATUSES[ResponseCode(answer.code)]
         return PullResult(
             status=status,
             messages=_messages(answer.body, queue, expression) if status is PullStatus.FOUND else (),

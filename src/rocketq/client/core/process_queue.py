@@ -100,8 +100,8 @@ class ProcessQueue:
         self._begun_ms.clear()
         self.count = self.bytes = 0
 
-    def report(self, committed: int) -> QueueReport:
-        """For operators."""
+    def report(self, committed: int, clock_skew_ms: int = 0) -> QueueReport:
+        """For operators; `clock_skew_ms` makes times of the clock that never goes back those of the day."""
         return QueueReport(
             commit_offset=committed,
             cached_min_offset=next(iter(self._messages), 0),
@@ -109,8 +109,8 @@ class ProcessQueue:
             cached_count=self.count,
             cached_mib=self.bytes >> 20,
             dropped=self.dropped,
-            last_pull_ms=self.last_pull_ms,
-            last_consume_ms=self.last_consume_ms,
+            last_pull_ms=self.last_pull_ms + clock_skew_ms,
+            last_consume_ms=self.last_consume_ms + clock_skew_ms,
         )
 
 
@@ -165,6 +165,13 @@ class OrderlyQueue(ProcessQueue):
         """Of what is taken these are still to be consumed; they may be newer forms of the same messages."""
         self._put_back(messages)
 
+    def discard(self, messages: Iterable[StoredMessage]) -> None:
+        """Of what is taken these are done with, whatever becomes of the others."""
+        for message in messages:
+            if self._taken.pop(message.queue_offset, None) is not None:
+                self.count -= 1
+                self.bytes -= message.body_bytes
+
     @property
     def span(self) -> int:
         """Order needs no limit on it."""
@@ -180,8 +187,8 @@ class OrderlyQueue(ProcessQueue):
         super().clear()
         self._taken.clear()
 
-    def report(self, committed: int) -> QueueReport:
-        held = super().report(committed)
+    def report(self, committed: int, clock_skew_ms: int = 0) -> QueueReport:
+        held = super().report(committed, clock_skew_ms)
         taken = self._taken
         return QueueReport(
             commit_offset=held.commit_offset,
@@ -194,7 +201,7 @@ class OrderlyQueue(ProcessQueue):
             transaction_count=len(taken),
             locked=self.locked,
             unlock_attempts=self.unlock_attempts,
-            last_lock_ms=self.last_lock_ms,
+            last_lock_ms=self.last_lock_ms + clock_skew_ms if self.last_lock_ms else 0,
             dropped=held.dropped,
             last_pull_ms=held.last_pull_ms,
             last_consume_ms=held.last_consume_ms,
