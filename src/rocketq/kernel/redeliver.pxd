@@ -35,7 +35,8 @@ cdef class Redelivery:
     cdef readonly long long need_queue_id
     cdef readonly QueueTail waiting
     cdef int deliver(
-        self, long long log_offset, int size, QueueTail queue, long long queue_offset, long long now_ms, bint check_crc
+        self, long long log_offset, int size, QueueTail queue, long long queue_offset, long long due_to_ms, long long now_ms,
+        bint check_crc,
     ) except -100
     cdef int refuse(self, long long log_offset) noexcept
     cdef long long due_of(self, const unsigned char* p, RecordView view) except? -1

@@ -75,11 +75,13 @@ class Redelivery:
         units: MappedBuffer,
         first: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
+        due_to_ms: cython.longlong,
         now_ms: cython.longlong,
         gone_until: cython.longlong,
         check_crc: cython.bint,
     ):
-        """Deliver units [first, stop) of a queue whose units hold delivery times, as far as they are due."""
+        """Deliver units [first, stop) of a queue whose units hold delivery times, as far as those are not after
+        `due_to_ms`."""
         log_offset: cython.longlong
         size: cython.int
         state: cython.int
@@ -94,9 +96,9 @@ class Redelivery:
                 self.at += 1
                 continue
             self.due_ms = load_i64(units.p, self.at * 20 + 12)
-            if self.due_ms > now_ms:
+            if self.due_ms > due_to_ms:
                 return NOT_DUE
-            state = self.deliver(log_offset, size, queue, units.base + self.at, now_ms, check_crc)
+            state = self.deliver(log_offset, size, queue, units.base + self.at, due_to_ms, now_ms, check_crc)
             if state != ALL_DELIVERED and state != UNDELIVERABLE:
                 return state
             self.at += 1
@@ -113,9 +115,9 @@ class Redelivery:
     ):
         """Deliver one message of a queue, due or not."""
         self.due_ms = now_ms
-        return self.deliver(log_offset, size, queue, queue_offset, now_ms, check_crc)
+        return self.deliver(log_offset, size, queue, queue_offset, now_ms, now_ms, check_crc)
 
-    def deliver(self, log_offset, size, queue, queue_offset, now_ms, check_crc):
+    def deliver(self, log_offset, size, queue, queue_offset, due_to_ms, now_ms, check_crc):
         view: RecordView = self._view
         appender: Appender = self._appender
         segment: MappedBuffer
@@ -131,7 +133,7 @@ class Redelivery:
         if self.due_ms < view.store_ms and queue.scheduled:
             # Some brokers' recovery leaves the tag's hash where the time belongs: work it out again.
             self.due_ms = self.due_of(segment.p, view)
-            if self.due_ms > now_ms:
+            if self.due_ms > due_to_ms:
                 return NOT_DUE
         if not self.find_destination(segment):
             return self.refuse(log_offset)

@@ -22,6 +22,7 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 
 SYSTEM_TOPICS: Final = frozenset(
@@ -40,7 +41,7 @@ SYSTEM_TOPICS: Final = frozenset(
 """Beside these, names with SYSTEM_TOPIC_PREFIX and, on a broker, its own, its cluster's and the reply topic's name."""
 
 NOT_FOR_CLIENTS: Final = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, HALF_OP_TOPIC, CHECK_EXHAUSTED_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+    {SCHEDULE_TOPIC, HALF_TOPIC, HALF_OP_TOPIC, CHECK_EXHAUSTED_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC, TIMER_TOPIC}
 )
 """Topics no client may send to."""
 
@@ -88,6 +89,9 @@ class Property:
     TIMER_DELAY_SECONDS: Final = "TIMER_DELAY_SEC"
     TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
     TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+    TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+    TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+    TIMER_DELETES: Final = "TIMER_DEL_UNIQKEY"
     SHARDING_KEY: Final = "__SHARDINGKEY"
     CLUSTER: Final = "CLUSTER"
     REGION: Final = "MSG_REGION"

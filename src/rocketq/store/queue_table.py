@@ -21,6 +21,8 @@ class QueueTable:
         self._disk = disk
         self.path = config.root / "consumequeue"
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.removed_count = 0
+        """So that whoever remembers queues knows when to look again."""
 
     def load(self) -> None:
         """Find the queues on disk; directories that are not numbers are not queues."""
@@ -54,6 +56,7 @@ class QueueTable:
     def remove(self, queue: ConsumeQueue) -> None:
         queue.remove()
         del self._queues[queue.topic, queue.queue_id]
+        self.removed_count += 1
         topic_dir = queue.files.path.parent
         if topic_dir.is_dir() and not any(topic_dir.iterdir()):
             os.rmdir(topic_dir)

@@ -55,10 +55,13 @@ class Redeliverer:
         self._store = store
         self._may_deliver_to = may_deliver_to
         self._kernel = Redelivery(store.log.appender, store.log.map)
-        self._queue_version: object = None
+        self._removed_count = 0
 
-    def deliver_due(self, queue: ConsumeQueue, first: int, *, now_ms: int, count_max: int) -> Redelivered:
-        """What is due of a queue whose units hold delivery times, from offset `first` on and in order."""
+    def deliver_due(
+        self, queue: ConsumeQueue, first: int, *, now_ms: int, count_max: int, due_to_ms: int | None = None
+    ) -> Redelivered:
+        """What is due of a queue whose units hold delivery times, from offset `first` on and in order. `due_to_ms`
+        given: what is due by then."""
         store, kernel = self._store, self._kernel
         first = max(first, queue.min_offset)
         end = store.queries.max_offset_of(queue)
@@ -67,53 +70,40 @@ class Redeliverer:
         units = queue.file_at(first)
         if units is None:
             return Redelivered((first // queue.units_per_file + 1) * queue.units_per_file, now_ms, 0)
-        stop = min(end, units.base + queue.units_per_file, first + count_max)
+        stop, at = min(end, units.base + queue.units_per_file, first + count_max), first - units.base
 
         def step() -> int:
+            nonlocal at
             state: int = kernel.deliver_due(
                 queue.tail,
                 units,
-                first - units.base,
+                at,
                 stop - units.base,
+                now_ms if due_to_ms is None else due_to_ms,
                 now_ms,
                 store.log.start,
                 store.config.check_crc_on_read,
             )
+            at = kernel.at
             return state
 
-        before = kernel.delivered
-        with store.writer.lock:
-            kernel_at = first
-            failure = None
-            state = NEED_QUEUE
-            while state not in (ALL_DELIVERED, NOT_DUE):
-                state, failure = self._supply_until(step)
-                kernel_at = first = units.base + kernel.at
-                if failure is not None:
-                    break
-        delivered = kernel.delivered - before
-        self._settle(delivered)
-        self._report_bad(queue)
-        due_ms = int(kernel.due_ms) if state == NOT_DUE else (now_ms if kernel_at < end else None)
-        return Redelivered(kernel_at, due_ms, delivered, failure)
+        state, delivered, failure = self._run(queue, step)
+        reached = units.base + at
+        due_ms = int(kernel.due_ms) if state == NOT_DUE else (now_ms if reached < end else None)
+        return Redelivered(reached, due_ms, delivered, failure)
 
     def deliver_one(
         self, queue: ConsumeQueue, queue_offset: int, log_offset: int, size: int, *, now_ms: int
     ) -> Redelivered:
         """One message of a queue, now."""
-        store, kernel, before = self._store, self._kernel, self._kernel.delivered
+        kernel, check_crc = self._kernel, self._store.config.check_crc_on_read
 
         def step() -> int:
-            state: int = kernel.deliver_one(
-                queue.tail, queue_offset, log_offset, size, now_ms, store.config.check_crc_on_read
-            )
-            return state
+            state: int = kernel.deliver_one(queue.tail, queue_offset, log_offset, size, now_ms, check_crc)
+            return ALL_DELIVERED if state == NEED_INDEX else state  # it is delivered; the index is seen to next time
 
-        with store.writer.lock:
-            _, failure = self._supply_until(step)
-        self._settle(kernel.delivered - before)
-        self._report_bad(queue)
-        return Redelivered(queue_offset + 1, None, kernel.delivered - before, failure)
+        _, delivered, failure = self._run(queue, step)
+        return Redelivered(queue_offset + 1, None, delivered, failure)
 
     def take_counts(self) -> list[DeliveredCount]:
         """What was delivered since the last call, by topic and queue."""
@@ -127,30 +117,38 @@ class Redeliverer:
 
     # What the kernel asks for
 
-    def _supply_until(self, step: Callable[[], int]) -> tuple[int, str | None]:
-        """Run the kernel and give it what it asks for; how it ended, and why it could not go on."""
-        store, kernel = self._store, self._kernel
-        state = UNDELIVERABLE
-        if store.refusal is not None:
-            return state, store.refusal
-        before = kernel.delivered
-        try:
-            self._forget_deleted_queues()
-            store.writer.ready_for_kernel()
-            for _ in range(_TRIES_MAX):
-                state = step()
-                if not self._supply(state):
-                    break
-            else:
-                return state, f"the store did not give what a delivery needs ({state})"
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                store.disk.on_pressure()
-            return state, f"no room for a delivery: {error}"
-        finally:
-            if kernel.delivered > before:
+    def _run(self, queue: ConsumeQueue, step: Callable[[], int]) -> tuple[int, int, str | None]:
+        """Let the kernel deliver; its last answer, how many were delivered, and why it could not go on."""
+        store, kernel, before = self._store, self._kernel, self._kernel.delivered
+        state, failure = UNDELIVERABLE, store.refusal
+        with store.writer.lock:
+            try:
+                if failure is None:
+                    self._forget_deleted_queues()
+                    store.writer.ready_for_kernel()
+                    state = self._step_until_done(step)
+            except OSError as error:
+                failure = f"no room for a delivery: {error}"
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    store.disk.on_pressure()
+            delivered = kernel.delivered - before
+            if delivered:
                 store.writer.stored_by_kernel()
-        return state, None
+        if delivered:
+            store.flusher.settle(AppendResult(AppendStatus.OK), wait=False)
+        self._report_bad(queue)
+        return state, delivered, failure
+
+    def _step_until_done(self, step: Callable[[], int]) -> int:
+        """OSError when the kernel keeps asking for the same."""
+        kernel, last, tries = self._kernel, (0, 0, 0), 0
+        while self._supply(state := step()):
+            now = (state, int(kernel.at), int(kernel.delivered))
+            tries = tries + 1 if now == last else 0
+            if tries == _TRIES_MAX:
+                raise OSError(f"the store did not give what a delivery needs ({state})")
+            last = now
+        return state
 
     def _supply(self, state: int) -> bool:
         """Whether the kernel asked for something, and has it now."""
@@ -178,20 +176,16 @@ class Redeliverer:
         self._kernel.add_destination(name, queue_id, None if queue is None else queue.tail)
 
     def _forget_deleted_queues(self) -> None:
-        if self._store.queues.version != self._queue_version:
-            self._queue_version = self._store.queues.version
+        if self._store.queues.removed_count != self._removed_count:
+            self._removed_count = self._store.queues.removed_count
             self._kernel.forget_destinations()
-
-    def _settle(self, delivered: int) -> None:
-        if delivered:
-            self._store.flusher.settle(AppendResult(AppendStatus.OK), wait=False)
 
     def _report_bad(self, queue: ConsumeQueue) -> None:
         kernel = self._kernel
         if kernel.bad or kernel.gone:
             log.error(
-                "queue %r: %d message(s) could not be delivered, the last at log offset %d; %d more were deleted before "
-                "they were due",
+                "queue %r: %d message(s) could not be delivered, the last at log offset %d; %d more were deleted "
+                "before they were due",
                 queue,
                 kernel.bad,
                 kernel.bad_log_offset,
