@@ -22,11 +22,12 @@ from rocketq.broker.long_polling import RECHECK_MS, LongPolling
 from rocketq.broker.producer_groups import ProducerGroups
 from rocketq.broker.queue_locks import QueueLocks
 from rocketq.broker.registration import Registrar
+from rocketq.broker.saved_answers import SavedAnswers
 from rocketq.broker.settings import Settings
 from rocketq.broker.state_keeper import StateKeeper
 from rocketq.broker.timers import Timers
 from rocketq.broker.topic_table import TopicTable, builtin_topics
-from rocketq.errors import UnreachableError
+from rocketq.errors import StoreError, UnreachableError
 from rocketq.model import Host
 from rocketq.protocol.bodies.queues import DataVersion, KeyValues
 from rocketq.protocol.names import AUTO_CREATE_TOPIC
@@ -68,6 +69,7 @@ class Broker:
         self._parts: wiring.Parts | None = None
         self._keeper: StateKeeper | None = None
         self._servers: list[Server] = []
+        self._dispatchers: list[Dispatcher] = []
         self.feeds: list[HotFeed] = []
         self.guards: list[Guard] = []
         """Asked before every handler, at both ports; the place for access control."""
@@ -106,7 +108,10 @@ class Broker:
         parts.polling.stop()
         await asyncio.gather(*(server.stop(drain_ms) for server in self._servers))
         assert self._keeper is not None
-        await self._keeper.save_offsets()
+        try:
+            await self._keeper.save()
+        except (OSError, StoreError):
+            log.exception("broker %s: the last changes of its tables could not be saved", self.config.name)
         await asyncio.to_thread(parts.store.close)
         self._parts = None
         log.info("broker %s stopped", self.config.name)
@@ -133,7 +138,8 @@ class Broker:
 
     def _assemble(self, config: BrokerConfig, store: Store) -> wiring.Parts:
         clock, now_ms = self._clock, self._clock.now_ms()
-        settings = Settings(config, store.config, self._settings_path, version=DataVersion().next(now_ms))
+        version = DataVersion().next(now_ms)
+        settings = Settings(config, store.config, self._settings_path, version=version, reconfigure=store.reconfigure)
         topics = TopicTable(builtin_topics(config.topic_rules(len(store.config.delays_ms))))
         registrar = Registrar(settings, topics, on_orders=self._take_orders)
         parts = wiring.Parts(
@@ -165,11 +171,13 @@ class Broker:
     async def _serve(self, parts: wiring.Parts) -> None:
         config = parts.settings.config
         limits = Limits(idle_ms=config.idle_seconds * 1000)
+        assert self._keeper is not None
         main, vip = (Dispatcher(handlers_max=config.sends_waiting_max) for _ in range(2))
-        wiring.bind_pulls(parts, main)
+        self._dispatchers = [main, vip]
+        wiring.bind_pulls(parts, SavedAnswers(main, self._keeper))
         self._servers = []
         for dispatcher, port in ((main, config.port), (vip, config.port + VIP_STEP)):
-            wiring.bind_all_but_pulls(parts, dispatcher)
+            wiring.bind_all_but_pulls(parts, SavedAnswers(dispatcher, self._keeper))
             dispatcher.guards = self.guards
             server = Server(dispatcher, limits=limits, tls=self._tls, feed=self._feed_of(parts, dispatcher))
             server.add_close_callback(self._disconnected)
@@ -187,7 +195,7 @@ class Broker:
         self._timers.every(FIGURES_MS, self._tick)
         self._timers.every(RECHECK_MS, parts.polling.recheck)
         self._timers.every(HOUSEKEEPING_MS, self.keep_house)
-        self._timers.every(self.config.offset_save_interval_ms, keeper.save_offsets)
+        self._timers.every(lambda: self.config.offset_save_interval_ms, keeper.save)
 
     # what it does by itself
 
@@ -212,6 +220,9 @@ class Broker:
     def _settings_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
         parts = self.parts
         self.config = after
+        parts.locks.life_ms = after.lock_life_ms
+        for dispatcher in self._dispatchers:
+            dispatcher.handlers_max = after.sends_waiting_max
         if after.auto_create_topics and AUTO_CREATE_TOPIC not in parts.topics:
             rules = after.topic_rules(len(parts.store.config.delays_ms))
             template = [topic for topic in builtin_topics(rules) if topic.topic == AUTO_CREATE_TOPIC]

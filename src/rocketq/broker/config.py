@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from rocketq.broker.topic_table import TopicRules
 from rocketq.errors import ConfigError
+from rocketq.protocol.config_text import suggest_keys
 from rocketq.protocol.names import TRACE_TOPIC
 from rocketq.store import StoreConfig
 
@@ -119,10 +120,16 @@ class BrokerConfig:
             (self.broker_id == 0, "brokerId must be 0: replicas are not there yet"),
             (self.default_queue_count > 0, "defaultTopicQueueNums must be above 0"),
             (self.idle_seconds > 0, "serverChannelMaxIdleTimeSeconds must be above 0"),
+            (self.offset_save_interval_ms > 0, "flushConsumerOffsetInterval must be above 0"),
+            (0 <= self.perm <= 0xF, f"brokerPermission {self.perm} is outside 0..15"),
             (_is_address(self.ip), f"brokerIP1 {self.ip!r} is not an IP address"),
         ):
             if not valid:
                 raise ConfigError(what)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, int) and value < 0:
+                raise ConfigError(f"{item.metadata['key']} must not be negative: {value}")
 
     @classmethod
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> BrokerConfig:
@@ -160,8 +167,17 @@ class BrokerConfig:
 
 def unknown_keys(settings: Mapping[str, str]) -> list[str]:
     """Keys that mean nothing to a broker or its store."""
-    known = {*_fields_by_key(), *store_keys(), *WITHOUT_EFFECT}
+    known = _known_keys()
     return [key for key in settings if key not in known and not key.startswith(TLS_PREFIX)]
+
+
+def describe_unknown(keys: Iterable[str]) -> str:
+    """Keys that mean nothing, each with the known one it looks like."""
+    return suggest_keys(keys, _known_keys())
+
+
+def _known_keys() -> frozenset[str]:
+    return frozenset({*_fields_by_key(), *store_keys(), *WITHOUT_EFFECT})
 
 
 def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rocketq.protocol.bodies.offsets import ConsumerOffsets
 
 _SEPARATOR = "@"
@@ -47,6 +49,15 @@ class OffsetTable:
 
     def forget_group(self, group: str) -> None:
         self._forget([_key(topic, group) for topic in self.topics_of(group)])
+
+    def slowest(self, topic: str, *, leave_out: Collection[str] = ()) -> dict[int, int]:
+        """By queue, the lowest offset that any group but those left out has committed."""
+        lowest: dict[int, int] = {}
+        for group in self.groups_of(topic):
+            if group not in leave_out:
+                for queue_id, offset in self.of(group, topic).items():
+                    lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
+        return lowest
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """The target group goes on where the source is."""

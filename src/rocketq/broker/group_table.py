@@ -7,6 +7,7 @@ from typing import Final
 
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from rocketq.protocol.bodies.queues import DataVersion
+from rocketq.protocol.flags import Perm
 from rocketq.protocol.names import SYSTEM_GROUP_PREFIX, group_fault
 
 GroupListener = Callable[[GroupConfigTable], None]
@@ -27,16 +28,19 @@ class GroupTable:
 
     def __init__(self) -> None:
         self._groups = {name: GroupConfig(group=name) for name in BUILTIN_GROUPS}
+        self._forbidden: dict[str, dict[str, int]] = {}  # by group and topic, the permissions that were taken away
         self.data_version = DataVersion()
         self.listeners: list[GroupListener] = []
 
     def load(self, table: GroupConfigTable) -> None:
         """What was saved wins over what is built in."""
         self._groups |= table.groups
+        self._forbidden = {group: dict(topics) for group, topics in (table.forbidden or {}).items()}
         self.data_version = table.data_version
 
     def snapshot(self) -> GroupConfigTable:
-        return GroupConfigTable(data_version=self.data_version, groups=dict(self._groups))
+        forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
+        return GroupConfigTable(data_version=self.data_version, groups=dict(self._groups), forbidden=forbidden or None)
 
     def get(self, group: str) -> GroupConfig | None:
         return self._groups.get(group)
@@ -61,8 +65,24 @@ class GroupTable:
         """Whether it was there."""
         if self._groups.pop(group, None) is None:
             return False
+        self._forbidden.pop(group, None)
         self._changed(now_ms)
         return True
+
+    def may_read(self, group: str, topic: str) -> bool:
+        return not self._forbidden.get(group, {}).get(topic, 0) & Perm.READ
+
+    def allow_reading(self, group: str, topic: str, allowed: bool, *, now_ms: int) -> None:
+        """Whether a group may read one topic; without a word it may."""
+        if self.may_read(group, topic) == allowed:
+            return
+        topics = self._forbidden.setdefault(group, {})
+        topics[topic] = topics.get(topic, 0) ^ Perm.READ
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self._forbidden[group]
+        self._changed(now_ms)
 
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rocketq.broker.config import WITHOUT_EFFECT, BrokerConfig, parse_settings, store_keys, store_settings, unknown_keys
+from rocketq.broker.config import (
+    TLS_PREFIX,
+    WITHOUT_EFFECT,
+    BrokerConfig,
+    describe_unknown,
+    parse_settings,
+    store_settings,
+    unknown_keys,
+)
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.config_text import format_config, parse_config
@@ -25,7 +34,9 @@ FIXED_KEYS: Final = frozenset(
         "brokerIP1",
         "brokerId",
         "brokerName",
+        "brokerRole",
         "listenPort",
+        "serverChannelMaxIdleTimeSeconds",
         "storePathCommitLog",
         "storePathRootDir",
     }
@@ -33,16 +44,35 @@ FIXED_KEYS: Final = frozenset(
 """Who and where a broker is cannot change under it; and whoever could change a path could write any file."""
 
 
-class Settings:
-    """A broker's own settings count at once, its store's at the next start."""
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A request that may be carried out."""
 
-    def __init__(self, config: BrokerConfig, store: StoreConfig, path: Path, *, version: DataVersion) -> None:
+    known: dict[str, str]
+    config: BrokerConfig
+    store: StoreConfig
+
+
+class Settings:
+    """A broker's own, and its store's (`reconfigure` is told those). All count at once; what cannot is refused."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: StoreConfig,
+        path: Path,
+        *,
+        version: DataVersion,
+        reconfigure: Callable[[StoreConfig], None] = lambda config: None,
+    ) -> None:
         self.config = config
         self.data_version = version
+        self._store = store
         self._path = path
-        self._shown = {
+        self._reconfigure = reconfigure
+        self._changing = asyncio.Lock()
+        self._fixed = {
             **WITHOUT_EFFECT,
-            **store_settings(store),
             "storePathRootDir": str(store.root),
             "storePathCommitLog": str(store.log_dir),
             "haListenPort": str(config.port + 1),
@@ -50,25 +80,33 @@ class Settings:
         }
         self.listeners: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
 
-    def update(self, changes: Mapping[str, str], now_ms: int) -> None:
-        """Take and keep the known ones; ConfigError or Refusal when one is bad or fixed, and then none is taken."""
-        if fixed := FIXED_KEYS & changes.keys():
-            raise Refusal(ResponseCode.NO_PERMISSION, f"{', '.join(sorted(fixed))} cannot be changed while running")
-        if unknown := unknown_keys(changes):
-            log.warning("unknown settings are ignored: %s", ", ".join(unknown))
-        known = {key: text for key, text in changes.items() if key not in unknown}
-        before, config = self.config, replace(self.config, **parse_settings(known))
-        of_store = {key: text for key, text in known.items() if key in store_keys()}
-        StoreConfig.from_java(of_store, root=Path())  # a bad value is refused now, not at the next start
-        self._keep(known)
-        self.config = config
-        self._shown |= of_store
-        self.data_version = self.data_version.next(now_ms)
-        for listener in self.listeners:
-            listener(before, config)
+    async def update(self, changes: Mapping[str, str], now_ms: int) -> None:
+        """Take and keep the known ones; ConfigError or Refusal when one is bad or fixed, and then none is taken.
+        Files are written and the store is changed on another thread: both wait for the disk."""
+        async with self._changing:
+            change = self._check(changes)
+            await asyncio.to_thread(self._keep, change.known)
+            if change.store != self._store:
+                await asyncio.to_thread(self._reconfigure, change.store)
+            before, self.config, self._store = self.config, change.config, change.store
+            self.data_version = self.data_version.next(now_ms)
+            for listener in self.listeners:
+                listener(before, self.config)
 
     def text(self) -> str:
-        return format_config(dict(sorted((self._shown | self.config.to_java()).items())))
+        return format_config(dict(sorted((store_settings(self._store) | self._fixed | self.config.to_java()).items())))
+
+    def _check(self, changes: Mapping[str, str]) -> _Change:
+        if unknown := unknown_keys(changes):
+            log.warning("unknown settings are ignored: %s", describe_unknown(unknown))
+        known = {key: text for key, text in changes.items() if key not in unknown}
+        config, store = replace(self.config, **parse_settings(known)), self._store.with_java(known)
+        fixed = {key for key, live in self._store.changed_to(store).items() if not live}
+        fixed |= {key for key in known if key in FIXED_KEYS or key.startswith(TLS_PREFIX)}
+        if fixed:
+            remark = f"{', '.join(sorted(fixed))} cannot be changed while running: change the config file and restart"
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        return _Change(known, config, store)
 
     def _keep(self, known: Mapping[str, str]) -> None:
         kept = parse_config(self._path.read_text(encoding="utf-8")) if self._path.exists() else {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from rocketq.broker.consumer_offsets import OffsetTable
 from rocketq.broker.group_table import GroupTable
@@ -12,29 +14,96 @@ from rocketq.store import StateFiles
 
 log = logging.getLogger(__name__)
 
+Save = Callable[[], None]
+
 
 class StateKeeper:
+    """Another thread writes, since that waits for the disk. Changes made while it writes are written together next.
+
+    `changes` counts those of topics and groups; who made one and waits for `settle` has it on disk.
+    """
+
     def __init__(self, files: StateFiles, topics: TopicTable, groups: GroupTable, offsets: OffsetTable) -> None:
         self._files = files
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
-        self._saved_changes = 0
-        self._saving = asyncio.Lock()
+        self._saved_offset_changes = 0
+        self._saving_offsets = asyncio.Lock()
+        self.changes = 0
+        self._settled_changes = 0
+        self._unsaved: dict[str, Save] = {}
+        self._saving: asyncio.Task[None] | None = None
 
     def load(self) -> None:
         """DamagedStateError when a file and its backup cannot be read: nothing is served then."""
         self._topics.load(self._files.topics.load())
         self._offsets.load(self._files.consumer_offsets.load())
         self._groups.load(self._files.groups.load())
-        self._topics.listeners.append(self._files.topics.save)
-        self._groups.listeners.append(self._files.groups.save)
+        self._topics.listeners.append(lambda table: self._note("topics", partial(self._files.topics.save, table)))
+        self._groups.listeners.append(lambda table: self._note("groups", partial(self._files.groups.save, table)))
 
-    async def save_offsets(self) -> None:
-        """When there is something new; on a thread of its own, since it waits for the disk."""
-        async with self._saving:
+    # topics and groups
+
+    @property
+    def is_settled(self) -> bool:
+        return self._settled_changes >= self.changes
+
+    async def settle(self) -> None:
+        """Returns when every change so far is on disk; raises what keeps one from getting there."""
+        target = self.changes
+        while self._settled_changes < target:
+            await asyncio.shield(self._save_soon())  # the next change must not wait for who gave up waiting
+
+    def _note(self, table: str, save: Save) -> None:
+        self.changes += 1
+        self._unsaved[table] = save
+        self._save_soon()
+
+    def _save_soon(self) -> asyncio.Task[None]:
+        if self._saving is None:
+            self._saving = asyncio.get_running_loop().create_task(self._save())
+            self._saving.add_done_callback(self._saved)
+        return self._saving
+
+    async def _save(self) -> None:
+        await asyncio.sleep(0)  # so that all changes of one request go together
+        upto, saves = self.changes, self._unsaved
+        self._unsaved = {}
+        try:
+            await asyncio.to_thread(_run_all, saves.values())
+        except BaseException:
+            self._unsaved = saves | self._unsaved
+            raise
+        self._settled_changes = upto
+
+    def _saved(self, task: asyncio.Task[None]) -> None:
+        self._saving = None
+        if task.cancelled():
+            return
+        if (failure := task.exception()) is not None:  # it is tried again at the next change, and regularly
+            log.error("topics or groups could not be saved", exc_info=failure)
+        elif not self.is_settled:
+            self._save_soon()
+
+    # regularly, and at the end
+
+    async def save(self) -> None:
+        """Whatever is new."""
+        try:
+            await self.settle()
+        finally:
+            await self._save_offsets()
+
+    async def _save_offsets(self) -> None:
+        async with self._saving_offsets:
             changes = self._offsets.changes
-            if changes == self._saved_changes:
+            if changes == self._saved_offset_changes:
                 return
             await asyncio.to_thread(self._files.consumer_offsets.save, self._offsets.snapshot())
-            self._saved_changes = changes
+            self._saved_offset_changes = changes
+
+
+def _run_all(saves: Iterable[Save]) -> None:
+    for save in saves:
+        save()

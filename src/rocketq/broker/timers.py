@@ -17,8 +17,10 @@ class Timers:
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
 
-    def every(self, interval_ms: int, job: Job) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(_repeat(interval_ms / 1000, job)))
+    def every(self, interval_ms: int | Callable[[], int], job: Job) -> None:
+        """`interval_ms` may be a function, where it can change; it is asked before each wait."""
+        interval = interval_ms if callable(interval_ms) else (lambda: interval_ms)
+        self._tasks.append(asyncio.get_running_loop().create_task(_repeat(interval, job)))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -27,9 +29,9 @@ class Timers:
         self._tasks.clear()
 
 
-async def _repeat(interval_s: float, job: Job) -> None:
+async def _repeat(interval_ms: Callable[[], int], job: Job) -> None:
     while True:
-        await asyncio.sleep(interval_s)
+        await asyncio.sleep(interval_ms() / 1000)
         try:
             done = job()
             if done is not None:

@@ -33,7 +33,7 @@ from rocketq.broker.runtime_info import RuntimeInfo
 from rocketq.broker.settings import Settings
 from rocketq.broker.topic_table import TopicTable
 from rocketq.protocol.headers.pull import PullRequest
-from rocketq.remoting import Connection, Dispatcher, Request
+from rocketq.remoting import Connection, Registry, Request
 from rocketq.runtime.clock import Clock
 from rocketq.store import StateFiles, Store
 
@@ -64,7 +64,7 @@ def membership_ports(parts: Parts) -> membership.MembershipPorts:
     )
 
 
-def bind_pulls(parts: Parts, dispatcher: Dispatcher) -> None:
+def bind_pulls(parts: Parts, dispatcher: Registry) -> None:
     """Pulls are served at the main port only."""
     ports = pulls.PullPorts(
         parts.settings,
@@ -82,14 +82,14 @@ def bind_pulls(parts: Parts, dispatcher: Dispatcher) -> None:
     pulls.handlers.bind(dispatcher, ports)
 
 
-def bind_all_but_pulls(parts: Parts, dispatcher: Dispatcher) -> None:
+def bind_all_but_pulls(parts: Parts, dispatcher: Registry) -> None:
     _bind_data(parts, dispatcher)
     _bind_groups(parts, dispatcher)
     _bind_administration(parts, dispatcher)
     refused.bind(dispatcher)
 
 
-def _bind_data(parts: Parts, dispatcher: Dispatcher) -> None:
+def _bind_data(parts: Parts, dispatcher: Registry) -> None:
     sends.handlers.bind(
         dispatcher,
         sends.SendPorts(
@@ -100,7 +100,7 @@ def _bind_data(parts: Parts, dispatcher: Dispatcher) -> None:
     messages.handlers.bind(dispatcher, messages.MessagePorts(parts.store, parts.consumers))
 
 
-def _bind_groups(parts: Parts, dispatcher: Dispatcher) -> None:
+def _bind_groups(parts: Parts, dispatcher: Registry) -> None:
     membership.handlers.bind(dispatcher, membership_ports(parts))
     locks.handlers.bind(dispatcher, locks.LockPorts(parts.locks, parts.clock))
     relays.handlers.bind(dispatcher, relays.RelayPorts(parts.consumers, parts.store))
@@ -116,7 +116,7 @@ def _bind_groups(parts: Parts, dispatcher: Dispatcher) -> None:
     )
 
 
-def _bind_administration(parts: Parts, dispatcher: Dispatcher) -> None:
+def _bind_administration(parts: Parts, dispatcher: Registry) -> None:
     meters, positions = parts.figures.meters, parts.positions
     topics.handlers.bind(
         dispatcher,

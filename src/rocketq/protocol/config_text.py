@@ -7,7 +7,8 @@ line continues it, and \\uXXXX is a character. Written as Apache's servers write
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 
 from rocketq.errors import RemoteProtocolError
 
@@ -35,6 +36,16 @@ def decode_config(body: bytes) -> dict[str, str]:
 
 def format_config(settings: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def suggest_keys(unknown: Iterable[str], known: Collection[str]) -> str:
+    """Keys nobody knows, for a message; each with the known one it may be a slip of."""
+    by_lower = {key.lower(): key for key in known}
+    parts = []
+    for key in unknown:
+        close = get_close_matches(key.lower(), by_lower, n=1, cutoff=0.75)
+        parts.append(f"{key} (did you mean {by_lower[close[0]]}?)" if close else key)
+    return ", ".join(parts)
 
 
 def _logical_lines(text: str) -> Iterator[str]:

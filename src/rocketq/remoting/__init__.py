@@ -1,7 +1,7 @@
 """Commands over TCP: the asyncio skin around the sans-IO protocol. See docs/remoting.md."""
 
 from rocketq.remoting.connection import Connection, Endpoint
-from rocketq.remoting.dispatch import Dispatcher, Guard, Handler, Hook, Refusal
+from rocketq.remoting.dispatch import Dispatcher, Guard, Handler, Hook, Refusal, Registry
 from rocketq.remoting.feed import Feed, feed_frames
 from rocketq.remoting.handlers import Handlers, Reply, Request
 from rocketq.remoting.limits import Limits
@@ -23,6 +23,7 @@ __all__ = [
     "Hook",
     "Limits",
     "Refusal",
+    "Registry",
     "Reply",
     "Request",
     "Server",

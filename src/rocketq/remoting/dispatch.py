@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocketq.errors import ProtocolError, RocketQError
@@ -25,7 +25,16 @@ class Draft(Protocol):
     def to_command(self, request: Command) -> Command: ...
 
 
-LateAnswer = Coroutine[Any, Any, Command | Draft | None]
+class LateAnswer(Protocol):
+    """A coroutine of an answer, or what can be used like one."""
+
+    def __await__(self) -> Generator[Any, None, Command | Draft | None]: ...
+
+    def close(self) -> None:
+        """It will not be awaited."""
+        ...
+
+
 Answer = Command | None | LateAnswer
 Handler = Callable[[Command, "Connection"], Answer]
 """Returns the answer, or a coroutine of it; None when it is given later by `connection.answer`, or never."""
@@ -39,6 +48,12 @@ class Hook(Protocol):
     def before(self, connection: Connection, request: Command) -> None: ...
 
     def after(self, connection: Connection, request: Command, response: Command | None) -> None: ...
+
+
+class Registry(Protocol):
+    """Where handlers are registered: a dispatcher, or something in front of one."""
+
+    def register(self, code: int, handler: Handler) -> None: ...
 
 
 class Refusal(RocketQError):
@@ -59,7 +74,7 @@ class Dispatcher:
 
     def __init__(self, *, handlers_max: int = 10_000) -> None:
         self._handlers: dict[int, Handler] = {}
-        self._handlers_max = handlers_max
+        self.handlers_max = handlers_max
         self._tasks: set[asyncio.Task[None]] = set()
         self.guards: list[Guard] = []
         self.hooks: list[Hook] = []
@@ -112,7 +127,7 @@ class Dispatcher:
         return handler(request, connection)
 
     def _start(self, request: Command, connection: Connection, answer: LateAnswer) -> None:
-        if len(self._tasks) >= self._handlers_max:
+        if len(self._tasks) >= self.handlers_max:
             answer.close()
             remark = f"[OVERLOAD]system busy, {len(self._tasks)} requests are being handled"
             connection.answer(request, request.answer(ResponseCode.SYSTEM_BUSY, remark=remark))

@@ -19,7 +19,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.headers import Header, decode_header
 from rocketq.remoting.connection import Connection
-from rocketq.remoting.dispatch import Answer, Dispatcher, Handler
+from rocketq.remoting.dispatch import Answer, Handler, Registry
 
 H = TypeVar("H")
 _Ports = TypeVar("_Ports")
@@ -77,9 +77,9 @@ class Handlers(Generic[_Ports]):
 
         return add
 
-    def bind(self, dispatcher: Dispatcher, ports: _Ports) -> None:
+    def bind(self, registry: Registry, ports: _Ports) -> None:
         for code, handler in self._by_code.items():
-            dispatcher.register(code, _untyped(handler, ports))
+            registry.register(code, _untyped(handler, ports))
 
 
 def _untyped(handler: TypedHandler[_Ports], ports: _Ports) -> Handler:

@@ -456,3 +456,99 @@ async def test_a_topic_deleted_under_its_producers_loses_nothing_it_acknowledges
             assert answer.code == 0
             found = records(await pull(tool, topic, int(answer.ext_fields["queueOffset"])))
             assert found[0].body == body
+
+
+@over_loopback
+async def test_settings_of_the_store_count_at_once(make_rocketq_cluster: MakeCluster) -> None:
+    """Goal: a smaller largest message refuses the next send, SYNC_FLUSH syncs each send; what cannot change is told."""
+    cluster = make_rocketq_cluster()
+    store = cluster.brokers[0].parts.store
+    async with connected(cluster.broker_addr) as (peer,):
+        assert (await send(peer, "Live", b"x" * 2_000)).code == 0
+        change = b"maxMessageSize=1000\nflushDiskType=SYNC_FLUSH\n"
+        assert (await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=change)).code == 0
+        shown = parse_config((await peer.ask(RequestCode.GET_BROKER_CONFIG)).body.decode())
+        assert (shown["maxMessageSize"], shown["flushDiskType"]) == ("1000", "SYNC_FLUSH")
+        assert (await send(peer, "Live", b"x" * 500)).code == 0
+        assert store.gate.position == store.log_end
+        refused = await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"mappedFileSizeCommitLog=1048576\n")
+        assert refused.code == 16
+        assert "mappedFileSizeCommitLog cannot be changed while running" in (refused.remark or "")
+
+
+@over_loopback
+async def test_a_group_forbidden_to_read_a_topic(make_rocketq_cluster: MakeCluster) -> None:
+    """Goal: 353 takes and gives back, pulls are refused meanwhile, and a restart does not forget it."""
+    cluster = make_rocketq_cluster()
+
+    async def forbid(peer: Peer, readable: str | None = None) -> bool:
+        fields = {"group": "g", "topic": "Forbidden", "readable": readable}
+        answer = await peer.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, fields)
+        assert (answer.code, json.loads(answer.body)["group"]) == (0, "g")
+        return bool(json.loads(answer.body)["readable"])
+
+    async with connected(cluster.broker_addr, version=JAVA_533) as (peer,):
+        await send(peer, "Forbidden")
+        assert await forbid(peer) is True
+        assert await forbid(peer, "false") is False
+        answer = await pull(peer, "Forbidden")
+        assert (answer.code, answer.ext_fields["forbiddenType"]) == (16, "5")
+        assert (await pull(peer, "Forbidden", group="other")).code == 0
+        table = GroupConfigTable.decode((await peer.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
+        assert table.forbidden == {"g": {"Forbidden": 4}}
+    await asyncio.to_thread(cluster.restart_broker)
+    async with connected(cluster.broker_addr, version=JAVA_533) as (peer,):
+        assert (await pull(peer, "Forbidden")).code == 16
+        assert await forbid(peer, "true") is True
+        assert (await pull(peer, "Forbidden")).code == 0
+        table = GroupConfigTable.decode((await peer.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
+        assert table.forbidden == {}
+
+
+@over_loopback
+async def test_correction_offsets(rocketq_cluster: EmbeddedCluster, topic: str, group: str) -> None:
+    """Goal: the slowest group per queue; where everybody is ahead of the compared one, the largest number."""
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        for _ in range(5):
+            await send(peer, topic)
+        await commit(peer, f"{group}-slow", topic, 1)
+        await commit(peer, f"{group}-fast", topic, 4)
+
+        async def ask(compare: str, leave_out: str = "") -> dict[str, int]:
+            fields = {"filterGroups": leave_out, "compareGroup": compare, "topic": topic}
+            answer = await peer.ask(RequestCode.QUERY_CORRECTION_OFFSET, fields)
+            offsets: dict[str, int] = json.loads(answer.body)["correctionOffsets"]
+            return offsets
+
+        assert await ask(f"{group}-fast") == {"0": 1}
+        assert await ask(f"{group}-fast", f"{group}-slow") == {"0": 4}
+        assert await ask(f"{group}-slow", f"{group}-slow") == {"0": (1 << 63) - 1}
+        assert await ask("nobody") == {"0": 1}
+        assert await ask(f"{group}-fast") == {"0": 1}, "asking changes nothing"
+
+
+@over_loopback
+async def test_replication_of_a_master_alone(rocketq_cluster: EmbeddedCluster, topic: str) -> None:
+    """Goal: haStatus prints a master without replicas; resetMasterFlushOffset has nothing to do."""
+    async with connected(rocketq_cluster.broker_addr, version=JAVA_533) as (peer,):
+        await send(peer, topic)
+        state = json.loads((await peer.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+        assert (state["master"], state["inSyncSlaveNums"], state["haConnectionInfo"]) == (True, 0, [])
+        assert state["masterCommitLogMaxOffset"] > 0
+        assert state["haClientRuntimeInfo"]["maxOffset"] == 0
+        fields = {"masterFlushOffset": 5}
+        assert (await peer.ask(RequestCode.RESET_MASTER_FLUSH_OFFSET, fields)).code == 0
+        assert (await peer.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).code == 1
+
+
+@over_loopback
+async def test_the_read_mode_of_the_log(make_rocketq_cluster: MakeCluster) -> None:
+    """Goal: setCommitLogReadAheadMode prints a remark that says the mode, and the setting follows."""
+    cluster = make_rocketq_cluster()
+    async with connected(cluster.broker_addr, version=JAVA_533) as (peer,):
+        for mode, shown in ((1, "false"), (0, "true")):
+            answer = await peer.ask(RequestCode.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": mode})
+            assert (answer.code, str(mode) in (answer.remark or "")) == (0, True)
+            config = parse_config((await peer.ask(RequestCode.GET_BROKER_CONFIG)).body.decode())
+            assert config["dataReadAheadEnable"] == shown
+        assert (await peer.ask(RequestCode.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": 7})).code == 29

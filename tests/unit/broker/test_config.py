@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rocketq.broker.config import BrokerConfig, parse_settings, unknown_keys
+from rocketq.broker.config import BrokerConfig, describe_unknown, parse_settings, unknown_keys
 from rocketq.broker.settings import Settings
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.config_text import parse_config
 from rocketq.remoting import Refusal
-from rocketq.store import StoreConfig
+from rocketq.store import FlushType, StoreConfig
 
 EXPORTED = [
     "brokerClusterName",
@@ -35,10 +37,9 @@ EXPORTED = [
 ]
 
 
-def settings(folder: Path) -> Settings:
-    return Settings(
-        BrokerConfig(name="broker-a"), StoreConfig(root=folder), folder / "broker.conf", version=DataVersion()
-    )
+def settings(folder: Path, reconfigure: Callable[[StoreConfig], None] = lambda config: None) -> Settings:
+    config, store, path = BrokerConfig(name="broker-a"), StoreConfig(root=folder), folder / "broker.conf"
+    return Settings(config, store, path, version=DataVersion(), reconfigure=reconfigure)
 
 
 def test_keys_of_a_broker_conf_are_understood() -> None:
@@ -92,7 +93,7 @@ def test_a_change_counts_is_kept_and_is_told(tmp_path: Path) -> None:
     running, told = settings(tmp_path), []
     running.listeners.append(lambda before, after: told.append((before.perm, after.perm)))
     (tmp_path / "broker.conf").write_text("traceOn=true\n# mine\n")
-    running.update({"brokerPermission": "4", "fileReservedTime": "48", "nobodyKnows": "1"}, now_ms=9)
+    asyncio.run(running.update({"brokerPermission": "4", "fileReservedTime": "48", "nobodyKnows": "1"}, now_ms=9))
     assert running.config.perm == 4
     assert told == [(6, 4)]
     assert running.data_version == DataVersion(counter=1, timestamp_ms=9)
@@ -109,11 +110,32 @@ def test_a_change_counts_is_kept_and_is_told(tmp_path: Path) -> None:
         ({"storePathRootDir": "/"}, Refusal),
         ({"traceOn": "maybe"}, ConfigError),
         ({"deleteWhen": "99"}, ConfigError),
+        ({"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "1000"}, Refusal),
+        ({"brokerRole": "SLAVE"}, Refusal),
+        ({"tls.server.keyPath": "/tmp/key"}, Refusal),
+        ({"flushConsumerOffsetInterval": "0"}, ConfigError),
     ],
 )
 def test_a_bad_change_changes_nothing(tmp_path: Path, change: dict[str, str], error: type[Exception]) -> None:
     running = settings(tmp_path)
     with pytest.raises(error):
-        running.update({"brokerPermission": "4", **change}, now_ms=1)
+        asyncio.run(running.update({"brokerPermission": "4", **change}, now_ms=1))
     assert running.config.perm == 6
     assert not (tmp_path / "broker.conf").exists()
+
+
+def test_the_store_is_told_what_changes_for_it(tmp_path: Path) -> None:
+    """Goal: only when something does, and with all its settings; one that it has already is no change."""
+    told: list[StoreConfig] = []
+    running = settings(tmp_path, told.append)
+    asyncio.run(running.update({"traceOn": "false", "mappedFileSizeCommitLog": str(1 << 30)}, now_ms=1))
+    assert told == []
+    asyncio.run(running.update({"flushDiskType": "SYNC_FLUSH", "maxMessageSize": "1000"}, now_ms=2))
+    assert told == [StoreConfig(root=tmp_path, flush_type=FlushType.SYNC_FLUSH, message_bytes_max=1000)]
+    assert parse_config(running.text())["flushDiskType"] == "SYNC_FLUSH"
+
+
+def test_a_slip_of_the_pen_is_told_with_the_key_that_was_meant() -> None:
+    assert describe_unknown(["fileReservedTme", "LISTENPORT", "nobodyKnows"]) == (
+        "fileReservedTme (did you mean fileReservedTime?), LISTENPORT (did you mean listenPort?), nobodyKnows"
+    )

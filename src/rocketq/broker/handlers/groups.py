@@ -9,11 +9,12 @@ from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.meters import Meters
 from rocketq.broker.settings import Settings
-from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigList, GroupSubscription
+from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigList, GroupForbidden, GroupSubscription
 from rocketq.protocol.bodies.topics import TopicList
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import groups as headers
 from rocketq.protocol.headers.offsets import CloneOffsetRequest
+from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock
@@ -61,6 +62,8 @@ def delete(request: Request[headers.DeleteGroupRequest], ports: GroupPorts) -> R
 def list_configs(request: Request[headers.AllGroupConfigRequest], ports: GroupPorts) -> Reply:
     """Everything, or the asked part of the names in order."""
     table, first, count = ports.groups.snapshot(), request.header.first_index, request.header.count_max
+    if request.version >= V5_0_0:
+        table = replace(table, forbidden=table.forbidden or {})
     if first is None or count is None:
         return Reply(body=table)
     names = sorted(table.groups)[first : first + count]
@@ -89,6 +92,15 @@ def subscription_of(request: Request[headers.GroupSubscriptionRequest], ports: G
     group, topic = request.header.group, request.header.topic
     subscription = ports.consumers.subscription(group, topic) if topic else None
     return Reply(body=GroupSubscription(group=group, topic=topic, subscription=subscription))
+
+
+@handlers.on(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN)
+def forbid(request: Request[headers.GroupForbiddenRequest], ports: GroupPorts) -> Reply:
+    """Whether a group may read a topic, changed first where the request says so."""
+    group, topic, readable = request.header.group, request.header.topic, request.header.readable
+    if readable is not None:
+        ports.groups.allow_reading(group, topic, readable, now_ms=ports.clock.now_ms())
+    return Reply(body=GroupForbidden(group=group, topic=topic, readable=ports.groups.may_read(group, topic)))
 
 
 @handlers.on(RequestCode.CLONE_GROUP_OFFSET)

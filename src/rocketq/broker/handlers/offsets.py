@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from rocketq.broker.consumer_offsets import OffsetTable
+from rocketq.protocol.bodies.offsets import CorrectionOffsets
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import offsets as headers
 from rocketq.protocol.versions import V5_0_0
@@ -19,6 +21,8 @@ class OffsetPorts:
 
 
 handlers: Handlers[OffsetPorts] = Handlers()
+
+_NOBODY_BEHIND: Final = (1 << 63) - 1
 
 
 @handlers.on(RequestCode.QUERY_CONSUMER_OFFSET)
@@ -78,3 +82,19 @@ def earliest(request: Request[headers.EarliestTimeRequest], ports: OffsetPorts) 
     first = store.min_offset(header.topic, header.queue_id)
     time_ms = store.store_ms_of(header.topic, header.queue_id, first) if first >= 0 else -1
     return Reply(header=headers.EarliestTimeResponse(timestamp_ms=time_ms))
+
+
+@handlers.on(RequestCode.QUERY_CORRECTION_OFFSET)
+def correction(request: Request[headers.CorrectionOffsetRequest], ports: OffsetPorts) -> Reply:
+    """By queue, how far the slowest group is; the largest number there is where all are ahead of the named group."""
+    header = request.header
+    left_out = {group.strip() for group in (header.filter_groups or "").split(",")}
+    slowest = {
+        queue_id: offset
+        for queue_id, offset in ports.offsets.slowest(header.topic, leave_out=left_out).items()
+        if offset >= ports.store.min_offset(header.topic, queue_id)
+    }
+    for queue_id, offset in ports.offsets.of(header.group, header.topic).items():
+        if slowest.get(queue_id, -1) > offset:
+            slowest[queue_id] = _NOBODY_BEHIND
+    return Reply(body=CorrectionOffsets(offsets=slowest))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from rocketq.broker.consumer_offsets import OffsetTable
 from rocketq.broker.runtime_info import RuntimeInfo
@@ -11,9 +12,10 @@ from rocketq.broker.settings import Settings
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.offsets import DelayOffsets
 from rocketq.protocol.bodies.queues import KeyValues
+from rocketq.protocol.bodies.replication import ReplicationState
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.config_text import decode_config
-from rocketq.protocol.headers.admin import BrokerConfigResponse
+from rocketq.protocol.headers.admin import BrokerConfigResponse, ReadModeRequest, ResetFlushOffsetRequest
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
 from rocketq.store import StateFile, Store
@@ -31,14 +33,17 @@ class OperationPorts:
 
 handlers: Handlers[OperationPorts] = Handlers()
 
+_READ_MODES: Final = {0: "true", 1: "false"}
+"""Apache's numbers of madvise: as the system likes, or without reading ahead."""
+
 
 @handlers.on(RequestCode.UPDATE_BROKER_CONFIG)
-def update_config(request: Request[None], ports: OperationPorts) -> Reply:
+async def update_config(request: Request[None], ports: OperationPorts) -> Reply:
     changes = decode_config(request.body)
     if not changes:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "no settings were sent")
     try:
-        ports.settings.update(changes, ports.clock.now_ms())
+        await ports.settings.update(changes, ports.clock.now_ms())
     except ConfigError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return Reply()
@@ -75,3 +80,25 @@ def all_offsets(request: Request[None], ports: OperationPorts) -> Reply:
 @handlers.on(RequestCode.GET_ALL_DELAY_OFFSET)
 def all_delay_offsets(request: Request[None], ports: OperationPorts) -> Reply:
     return Reply(body=ports.delay_offsets.load())
+
+
+@handlers.on(RequestCode.SET_COMMITLOG_READ_MODE)
+async def set_read_mode(request: Request[ReadModeRequest], ports: OperationPorts) -> Reply:
+    """Tools print the remark."""
+    mode = request.header.mode
+    if mode not in _READ_MODES:
+        raise Refusal(ResponseCode.INVALID_PARAMETER, f"read mode {mode} is neither 0 (normal) nor 1 (random)")
+    await ports.settings.update({"dataReadAheadEnable": _READ_MODES[mode]}, ports.clock.now_ms())
+    return Reply(remark=f"the log's read mode is {mode} now")
+
+
+@handlers.on(RequestCode.GET_BROKER_HA_STATUS)
+def replication_state(request: Request[None], ports: OperationPorts) -> Reply:
+    """A master without replicas: there are none yet."""
+    return Reply(body=ReplicationState(log_end=ports.store.log_end))
+
+
+@handlers.on(RequestCode.RESET_MASTER_FLUSH_OFFSET)
+def reset_master_position(request: Request[ResetFlushOffsetRequest], ports: OperationPorts) -> Reply:
+    """Replicas are told how far their master is on disk. A master knows that itself: nothing to do."""
+    return Reply()

@@ -68,7 +68,7 @@ _CODES: Final = {
     ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-_FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST = range(1, 5)
+_FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST, _FORBIDDEN_SUBSCRIPTION = range(1, 6)
 
 
 @handlers.on(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -128,6 +128,8 @@ def _admit(request: Request[PullRequest], ports: PullPorts) -> PullPlan:
     if not group.consume_enable:
         raise _forbidden(_FORBIDDEN_GROUP, f"consumer group {header.group} may not consume")
     topic = _find_topic(header, ports)
+    if not ports.groups.may_read(header.group, header.topic):
+        raise _forbidden(_FORBIDDEN_SUBSCRIPTION, f"consumer group {header.group} may not read {header.topic}")
     subscription = _find_subscription(header, group, ports)
     return PullPlan(group, topic, tag_codes(subscription))
 

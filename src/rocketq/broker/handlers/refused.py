@@ -7,7 +7,7 @@ from typing import Final
 
 from rocketq.protocol.codes import POP_CODES, RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.remoting import Connection, Dispatcher
+from rocketq.remoting import Connection, Registry
 from rocketq.remoting.dispatch import Handler
 
 _DELIVERY: Final = (
@@ -17,30 +17,32 @@ _DELIVERY: Final = (
     RequestCode.SEND_REPLY_MESSAGE_V2,
     RequestCode.RECALL_MESSAGE,
 )
+_EPOCHS: Final = (RequestCode.GET_BROKER_EPOCH_CACHE,)
 _CONTROLLER: Final = tuple(
-    code for code in RequestCode if 1001 <= code <= 1013 or code in (RequestCode.BROKER_HEARTBEAT,)
+    code
+    for code in RequestCode
+    if (1001 <= code <= 1013 and code not in _EPOCHS) or code is RequestCode.BROKER_HEARTBEAT
 )
 _CONTAINER: Final = (RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER)
 _ROCKSDB: Final = (RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON)
 _ACCESS: Final = tuple(code for code in RequestCode if 50 <= code <= 54 or 3001 <= code <= 3010)
 
 
-def bind(dispatcher: Dispatcher) -> None:
+def bind(registry: Registry) -> None:
     unsupported = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    _register(dispatcher, POP_CODES, unsupported, "POP is not served here: pull instead")
-    _register(dispatcher, _CONTROLLER, unsupported, "this broker has no controller")
-    _register(dispatcher, _CONTAINER, unsupported, "this broker is no container of brokers")
-    _register(dispatcher, _ROCKSDB, unsupported, "this broker does not keep its state in RocksDB")
-    _register(
-        dispatcher, [RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC], unsupported, "static topics are not served here"
-    )
-    _register(dispatcher, _DELIVERY, unsupported, "transactions, replies and recalls are not there yet")
-    _register(dispatcher, _ACCESS, ResponseCode.SYSTEM_ERROR, "access control is not enabled on this broker")
+    _register(registry, POP_CODES, unsupported, "POP is not served here: pull instead")
+    _register(registry, _CONTROLLER, unsupported, "this broker has no controller")
+    _register(registry, _EPOCHS, ResponseCode.SYSTEM_ERROR, "only brokers under a controller have epochs")
+    _register(registry, _CONTAINER, unsupported, "this broker is no container of brokers")
+    _register(registry, _ROCKSDB, unsupported, "this broker does not keep its state in RocksDB")
+    _register(registry, [RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC], unsupported, "static topics are not served here")
+    _register(registry, _DELIVERY, unsupported, "transactions, replies and recalls are not there yet")
+    _register(registry, _ACCESS, ResponseCode.SYSTEM_ERROR, "access control is not enabled on this broker")
 
 
-def _register(dispatcher: Dispatcher, codes: Iterable[RequestCode], code: ResponseCode, remark: str) -> None:
+def _register(registry: Registry, codes: Iterable[RequestCode], code: ResponseCode, remark: str) -> None:
     for request_code in codes:
-        dispatcher.register(request_code, _refuse(code, f"request code {int(request_code)}: {remark}"))
+        registry.register(request_code, _refuse(code, f"request code {int(request_code)}: {remark}"))
 
 
 def _refuse(code: ResponseCode, remark: str) -> Handler:

@@ -30,11 +30,12 @@ class GroupConfig(Body):
 
 @body
 class GroupConfigTable(Body):
-    """All groups of a broker: an answer, and the file subscriptionGroup.json."""
+    """All groups of a broker: an answer, and the file subscriptionGroup.json. `forbidden` has, by group and topic, the
+    permissions (bits of `Perm`) that were taken away."""
 
     data_version: DataVersion = member("dataVersion", factory=DataVersion)
     groups: dict[str, GroupConfig] = member("subscriptionGroupTable", factory=dict)
-    forbidden: dict[str, Any] | None = member("forbiddenTable", default=None)
+    forbidden: dict[str, dict[str, int]] | None = member("forbiddenTable", default=None)
 
 
 @body

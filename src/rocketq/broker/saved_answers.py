@@ -1,0 +1,55 @@
+"""An answer goes out when what its request has changed about topics and groups is on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from rocketq.broker.state_keeper import StateKeeper
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.remoting import Connection, Dispatcher, Handler, Refusal
+from rocketq.remoting.dispatch import Answer, Draft, LateAnswer
+
+
+class SavedAnswers:
+    """Registers handlers with a dispatcher; those that change nothing answer as fast as ever."""
+
+    def __init__(self, dispatcher: Dispatcher, keeper: StateKeeper) -> None:
+        self._dispatcher = dispatcher
+        self._keeper = keeper
+
+    def register(self, code: int, handler: Handler) -> None:
+        keeper = self._keeper
+
+        def handle(request: Command, connection: Connection) -> Answer:
+            before = keeper.changes
+            answer = handler(request, connection)
+            if answer is None or (isinstance(answer, Command) and keeper.changes == before):
+                return answer
+            return _Saved(answer, keeper)
+
+        self._dispatcher.register(code, handle)
+
+
+class _Saved:
+    """An answer that waits for the disk first; a late one for both."""
+
+    def __init__(self, answer: Command | LateAnswer, keeper: StateKeeper) -> None:
+        self._answer = answer
+        self._keeper = keeper
+
+    def __await__(self) -> Generator[Any, None, Command | Draft | None]:
+        return self._wait().__await__()
+
+    def close(self) -> None:
+        if not isinstance(self._answer, Command):
+            self._answer.close()
+
+    async def _wait(self) -> Command | Draft | None:
+        answer = self._answer if isinstance(self._answer, Command) else await self._answer
+        try:
+            await self._keeper.settle()
+        except Exception as error:  # whatever the disk says; the keeper has logged it and tries again
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change could not be saved: {error}") from error
+        return answer
