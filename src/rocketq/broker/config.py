@@ -47,9 +47,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "storePathRootDir": "",
     "storeReplyMessageEnable": "true",
     "timerWheelEnable": "false",
-    "transactionCheckInterval": "60000",
-    "transactionCheckMax": "15",
-    "transactionTimeOut": "6000",
     "transferMsgByHeap": "true",
     "useEpollNativeSelector": "false",
     "useTLS": "false",
@@ -88,6 +85,9 @@ class BrokerConfig:
 
     accept_sends_from_ms: int = option("startAcceptSendRequestTimeStamp", 0)
     reject_transactions: bool = option("rejectTransactionMessage", False)
+    transaction_timeout_ms: int = option("transactionTimeOut", 6_000)
+    transaction_checks_max: int = option("transactionCheckMax", 15)
+    transaction_check_interval_ms: int = option("transactionCheckInterval", 60_000)
     fast_failure: bool = option("brokerFastFailureEnable", True)
     send_wait_ms_max: int = option("waitTimeMillsInSendQueue", 200)
     sends_waiting_max: int = option("sendThreadPoolQueueCapacity", 10_000)
@@ -120,6 +120,7 @@ class BrokerConfig:
             (self.broker_id == 0, "brokerId must be 0: replicas are not there yet"),
             (self.default_queue_count > 0, "defaultTopicQueueNums must be above 0"),
             (self.idle_seconds > 0, "serverChannelMaxIdleTimeSeconds must be above 0"),
+            (self.transaction_check_interval_ms > 0, "transactionCheckInterval must be above 0"),
             (self.offset_save_interval_ms > 0, "flushConsumerOffsetInterval must be above 0"),
             (0 <= self.perm <= 0xF, f"brokerPermission {self.perm} is outside 0..15"),
             (_is_address(self.ip), f"brokerIP1 {self.ip!r} is not an IP address"),
