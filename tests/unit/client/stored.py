@@ -19,6 +19,7 @@ def stored(
     body: bytes = b"body",
     properties: Mapping[str, str] | None = None,
     reconsume_times: int = 0,
+    sys_flag: int = 0,
     broker_name: str = "broker-a",
 ) -> StoredMessage:
     record = Record(
@@ -29,7 +30,7 @@ def stored(
         flag=7,
         queue_offset=queue_offset,
         log_offset=queue_offset * 100,
-        sys_flag=0,
+        sys_flag=sys_flag,
         born_ms=1,
         born_host=Host.of("10.0.0.9", 5),
         store_ms=2,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
 from rocketq.client.core.consume_results import ConsumeOutcome, ConsumeResult, judge
 from rocketq.client.core.consume_retry import (
+    dead_copy,
     may_be_retried,
     retry_copy,
     retry_level,
@@ -17,8 +20,10 @@ from rocketq.client.core.offset_table import OffsetTable, decode_offset_file, en
 from rocketq.client.core.rebalance_plan import plan_topic, unsubscribed
 from rocketq.client.core.stored_messages import delivered, message_of
 from rocketq.errors import RocketQError
+from rocketq.model import SysFlag
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.flags import ConsumeFromWhere
+from rocketq.protocol.properties import decode_properties
 
 from .stored import stored
 
@@ -82,9 +87,9 @@ def test_a_retry_copy_keeps_what_the_message_was() -> None:
     """Goal: the fallback loses neither the first topic nor the first id, and leaves the message itself alone."""
     properties = {"UNIQ_KEY": "U", "TRAN_MSG": "true", "DELAY": "9", "k": "v"}
     message = delivered(stored(5, topic="%RETRY%g", properties=properties, reconsume_times=2), topic="T")
-    copy = retry_copy(message, "g")
+    copy = retry_copy(message, "g", 0, -1)
     assert copy.topic == "%RETRY%g"
-    assert dict(copy.properties) == {
+    assert decode_properties(copy.properties.encode()) == {
         "UNIQ_KEY": "U",
         "k": "v",
         "RETRY_TOPIC": "T",
@@ -92,7 +97,22 @@ def test_a_retry_copy_keeps_what_the_message_was() -> None:
         "ORIGIN_MESSAGE_ID": message.offset_message_id,
     }
     assert message.properties == properties
-    assert copy.flag == 7
+    assert (copy.flag, copy.body, copy.reconsume_times, copy.max_reconsume_times) == (7, b"body", 3, 16)
+
+
+def test_a_dead_copy_is_beyond_its_limit_and_not_delayed() -> None:
+    for copy in (dead_copy(stored(5, reconsume_times=2), "g", 2), retry_copy(stored(5), "g", -1, 2)):
+        assert copy.reconsume_times >= copy.max_reconsume_times == 2
+        assert "DELAY" not in decode_properties(copy.properties.encode())
+
+
+def test_a_copy_carries_the_body_as_it_was_stored() -> None:
+    """Goal: a compressed body is neither inflated nor compressed again, bits of transactions and hosts do not stay."""
+    body = zlib.compress(b"x" * 100)
+    message = stored(5, body=body, sys_flag=SysFlag.COMPRESSED | SysFlag.TRANSACTION_COMMIT | SysFlag.BORN_HOST_V6)
+    request = retry_copy(message, "g", 0, -1).request(3, "broker-a", "p", 9)
+    assert message.body == b"x" * 100
+    assert (message.stored_body, request.sys_flag, request.queue_id) == (body, SysFlag.COMPRESSED, 3)
 
 
 def test_order_is_retried_without_end_unless_told_otherwise() -> None:

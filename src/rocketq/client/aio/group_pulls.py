@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rocketq.client.aio.puller import PULL_STATUSES, PullResult, PullStatus
 from rocketq.client.aio.session import Session
+from rocketq.client.core.namespaces import Namespace
 from rocketq.client.core.pulled_messages import pulled_messages
 from rocketq.client.core.routes import MASTER_ID, broker_addr
 from rocketq.client.errors import NoQueueError
@@ -17,7 +18,8 @@ from rocketq.protocol.headers.pull import PullRequest, PullResponse
 class GroupPulls:
     """Goes where brokers suggest: a slave, when its master is busy."""
 
-    def __init__(self, session: Session, group: str) -> None:
+    def __init__(self, session: Session, group: str, namespace: Namespace) -> None:
+        self._namespace = namespace
         self._session = session
         self._group = group
         self._suggested: dict[MessageQueue, int] = {}
@@ -69,7 +71,7 @@ class GroupPulls:
         status = PULL_STATUSES[ResponseCode(answer.code)]
         return PullResult(
             status=status,
-            messages=pulled_messages(answer.body, queue, tags) if status is PullStatus.FOUND else (),
+            messages=pulled_messages(answer.body, queue, tags, self._namespace) if status is PullStatus.FOUND else (),
             next_offset=header.next_offset,
             min_offset=header.min_offset,
             max_offset=header.max_offset,

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.client.core.stored_messages import StoredMessage, delivered
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.running import ProcessQueue as QueueReport
 
@@ -30,8 +30,8 @@ class ProcessQueue:
         self.bytes = 0
         self.last_pull_ms = now_ms
         self.last_consume_ms = now_ms
-        self.running = 0
-        """Calls of the listener under way."""
+        self.calls = 0
+        """Calls of the listener that are not over; those not begun included."""
         self._messages: OrderedDict[int, StoredMessage] = OrderedDict()
         self._begun_ms: dict[int, int] = {}
         self._offset_max = -1
@@ -78,6 +78,16 @@ class ProcessQueue:
                 self.bytes -= message.body_bytes
                 self._begun_ms.pop(offset, None)
         return self.next_offset
+
+    def counted_up(self, messages: Iterable[StoredMessage]) -> list[StoredMessage]:
+        """Those still held, each with one attempt more; they are what is held now."""
+        fresh = [
+            delivered(message, reconsume_times=message.reconsume_times + 1) for message in messages if message in self
+        ]
+        for message in fresh:
+            self._messages[message.queue_offset] = message
+            self._begun_ms.pop(message.queue_offset, None)
+        return fresh
 
     @property
     def next_offset(self) -> int | None:

@@ -116,8 +116,13 @@ class StoredMessage:
         return self._fault if self.body is not None else None
 
     @property
+    def stored_body(self) -> bytes:
+        """The body as it was sent, compressed or not."""
+        return self._row[12]
+
+    @property
     def body_bytes(self) -> int:
-        """Of the body as it was sent, compressed or not."""
+        """Of the body as it was sent."""
         return len(self._row[12])
 
     @property

@@ -1,0 +1,143 @@
+"""Consuming in any order: pulled messages become calls of the listener, finished calls become offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rocketq.client.aio.listener_calls import Call, Calling, make_calls
+from rocketq.client.aio.send_backs import SendBacks
+from rocketq.client.core.client_figures import ClientFigures
+from rocketq.client.core.consume_results import ConsumeContext, ConsumeResult
+from rocketq.client.core.consume_retry import TIMEOUT_LEVEL
+from rocketq.client.core.consumer_config import PushConfig
+from rocketq.client.core.offset_table import OffsetTable
+from rocketq.client.core.process_queue import ProcessQueue
+from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.protocol.flags import MessageModel
+from rocketq.runtime.clock import Clock
+
+OVERDUE_AT_ONCE_MAX = 16
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePorts:
+    """What a consume service needs of its consumer."""
+
+    group: str
+    config: PushConfig
+    clock: Clock
+    calling: Calling
+    send_backs: SendBacks
+    offsets: OffsetTable
+    figures: ClientFigures
+    freed: Callable[[ProcessQueue], None]
+    """Told when less is held of a queue than before."""
+
+
+class ConcurrentService:
+    """Belongs to the event loop; only the listener may run elsewhere."""
+
+    def __init__(self, ports: ServicePorts) -> None:
+        self._ports = ports
+        self._config = ports.config
+        self._calls = make_calls(ports.calling, self._done, workers=ports.config.workers, on_loop=ports.config.on_loop)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    def submit(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
+        """Cut into calls; every message is held already."""
+        size = self._config.batch_max
+        shown = messages[0].queue if messages else held.queue
+        for at in range(0, len(messages), size):
+            context = ConsumeContext(group=self._ports.group, queue=shown)
+            held.calls += 1
+            self._calls.submit(Call(held, messages[at : at + size], context))
+
+    async def stop(self, wait_ms: int) -> bool:
+        """True when every listener came to its end in time."""
+        self._stopping = True
+        finished = await self._calls.stop(wait_ms)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=max(0.001, wait_ms / 1000))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return finished
+
+    async def send_back_overdue(self, queues: Sequence[ProcessQueue]) -> int:
+        """Messages whose listeners have had them for too long come again elsewhere; what they still say is ignored."""
+        found = 0
+        for held in queues:
+            for _ in range(OVERDUE_AT_ONCE_MAX):
+                late = held.overdue(self._ports.clock.monotonic_ms(), self._config.consume_timeout_ms)
+                if late is None or held.dropped or not await self._ports.send_backs.later(late, TIMEOUT_LEVEL):
+                    break
+                log.warning("group %s: %s took too long, it comes again", self._ports.group, late.message_id)
+                found += 1
+                self._finish(held, [late])
+        return found
+
+    def _done(self, call: Call) -> None:
+        held = call.held
+        held.calls -= 1
+        if call.skipped:
+            return
+        ports = self._ports
+        verdict = ports.calling.verdict(call)
+        if verdict.error is not None:
+            log.error("group %s: the listener failed on %s", ports.group, call.context.queue, exc_info=verdict.error)
+        done, failed = _split(call, verdict.result)
+        now_ms = ports.clock.monotonic_ms()
+        held.last_consume_ms = now_ms
+        ports.figures.of(held.queue.topic, now_ms).consumed(now_ms, len(done), len(failed), verdict.elapsed_ms)
+        if held.dropped:
+            return
+        if not failed:
+            self._finish(held, done)
+        elif self._config.model is MessageModel.BROADCASTING:
+            log.warning("group %s: %d failed messages are dropped: broadcasting", ports.group, len(failed))
+            self._finish(held, call.messages)
+        else:
+            self._start(self._fail(held, done, failed, call.context.delay_level))
+
+    async def _fail(
+        self, held: ProcessQueue, done: Sequence[StoredMessage], failed: Sequence[StoredMessage], delay_level: int
+    ) -> None:
+        """Failed messages go back to their broker; what no broker takes is consumed again here."""
+        wanted = [message for message in failed if message in held]  # others were overdue and went back already
+        taken = await asyncio.gather(*(self._ports.send_backs.later(message, delay_level) for message in wanted))
+        gone = [message for message, was_taken in zip(wanted, taken, strict=True) if was_taken]
+        if not held.dropped:
+            self._finish(held, [*done, *gone])
+        left = [message for message, was_taken in zip(wanted, taken, strict=True) if not was_taken]
+        if left and not self._stopping:
+            await asyncio.sleep(self._config.resubmit_ms / 1000)
+            if not held.dropped and not self._stopping:
+                self.submit(held, held.counted_up(left))
+
+    def _finish(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
+        offset = held.finish(messages)
+        if offset is not None and not held.dropped:
+            self._ports.offsets.update(held.queue, offset, increase_only=True)
+        self._ports.freed(held)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _split(call: Call, result: ConsumeResult) -> tuple[Sequence[StoredMessage], Sequence[StoredMessage]]:
+    """Messages that are done, and those that failed."""
+    if result in (ConsumeResult.LATER, ConsumeResult.ROLLBACK):
+        return (), call.messages
+    count = call.context.acknowledged
+    if count is None or count >= len(call.messages):
+        return call.messages, ()
+    return call.messages[: max(0, count)], call.messages[max(0, count) :]
