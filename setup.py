@@ -18,6 +18,7 @@ COMPILED_MODULES = [
     "scanner",
     "send_frames",
     "redeliver",
+    "record_columns",
 ]
 
 DIRECTIVES = {

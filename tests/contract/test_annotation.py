@@ -31,6 +31,18 @@ HOT = {
     "index_units": ["key_hash", "seconds_since", "IndexTail.put", "IndexTail.holds"],
     "appender": ["Appender.put", "Appender.write", "Appender.merge", "Appender.touch", "has_name", "put_keys"],
     "reader": ["QueueRead.is_full", "is_of_queue"],
+    "record_columns": [
+        "TextColumn.put",
+        "TextColumn.put_nothing",
+        "TextColumn.put_id",
+        "TextColumn.put_host",
+        "TextColumn.put_number",
+        "RecordRows.parse_row",
+        "RecordRows.put_numbers",
+        "RecordRows.put_spans",
+        "RecordRows.put_properties",
+        "is_said_again",
+    ],
     "scanner": ["Scanner.dispatch", "Scanner.dispatch_unit", "Scanner.count_keys", "is_torn", "has_key_hash"],
 }
 
@@ -61,6 +73,7 @@ ALLOWED = [
     ),
     Allowed(r"^queue: QueueTail = None|queue = self\.queue_of\(p\)", 2, "references"),
     Allowed(r"^return (index|None)$", 2, "references"),
+    Allowed(r"^(view|spans|buffer): \w+ = self\.", 1, "a reference, once per row"),
 ]
 
 

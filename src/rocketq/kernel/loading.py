@@ -26,6 +26,7 @@ MODULES = (
     "scanner",
     "send_frames",
     "redeliver",
+    "record_columns",
 )
 CHOICE_VARIABLE = "ROCKETQ_KERNEL"
 

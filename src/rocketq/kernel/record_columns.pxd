@@ -1,0 +1,61 @@
+from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, find_byte, load_i32, load_i64
+from rocketq.kernel.buffers cimport MappedBuffer
+from rocketq.kernel.properties cimport PropertySpans
+from rocketq.kernel.records cimport RecordView, BAD_CRC, BAD_LENGTH, END, MESSAGE
+
+cpdef enum:
+    TOPIC = 1
+    MESSAGE_ID = 2
+    TAGS = 4
+    KEYS = 8
+    BODY = 16
+    BORN_HOST = 32
+    STORE_HOST = 64
+    PROPERTIES = 128
+    NUMBERS = 256
+
+cdef class TextColumn:
+    cdef readonly bytearray ends, data, valid
+    cdef readonly Py_ssize_t nulls, used, rows
+    cdef int* _ends
+    cdef unsigned char* _data
+    cdef unsigned char* _valid
+    cdef void put(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t count) noexcept
+    cdef void put_nothing(self) noexcept
+    cdef void put_id(self, const unsigned char* p, Py_ssize_t host_at, int host_len, long long log_offset) noexcept
+    cdef void put_host(self, const unsigned char* p, Py_ssize_t at) noexcept
+    cdef void put_number(self, int value) noexcept
+
+cdef class RecordRows:
+    cdef public object topics, queue_ids
+    cdef public long long queue_offset_low, queue_offset_high, store_ms_low, store_ms_high
+    cdef public bint check_crc, in_place
+    cdef readonly RecordView view
+    cdef PropertySpans _spans
+    cdef bytes _last_topic
+    cdef bint _last_chosen
+    cdef readonly TextColumn topic, message_id, tags, keys, body, born_host, store_host, names, values
+    cdef readonly bytearray map_ends, ints, longs
+    cdef int* _map_ends
+    cdef int* _ints
+    cdef long long* _longs
+    cdef MappedBuffer _buffer
+    cdef bytearray _starts_held
+    cdef long long* _starts
+    cdef Py_ssize_t room
+    cdef readonly Py_ssize_t rows, seen, at
+    cdef readonly list compressed
+    cdef readonly bint has_ipv6
+    cdef readonly long long body_bytes, compressed_bytes, topic_bytes, properties_bytes, properties_count
+    cdef readonly long long first_store_ms, last_store_ms
+    cdef bint is_chosen(self, const unsigned char* p) except -1
+    cdef int note(self) except -1
+    cdef void parse_row(self, Py_ssize_t number) noexcept
+    cdef int begin(self, int wanted, list bodies) except -1
+    cdef void put_numbers(self, Py_ssize_t row) noexcept
+    cdef void put_spans(self, const unsigned char* p, int wanted) noexcept
+    cdef void put_properties(self, const unsigned char* p, Py_ssize_t row) noexcept
+
+cdef bint is_said_again(
+    const unsigned char* p, Py_ssize_t name_at, Py_ssize_t name_len, Py_ssize_t at, Py_ssize_t end
+) noexcept

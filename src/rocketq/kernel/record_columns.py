@@ -1,0 +1,389 @@
+"""Columns out of records: rows are found and chosen in one pass, and laid out as Arrow wants them in a second.
+
+    numbers := one native number per row
+    texts   := rows + 1 native 32-bit ends, the bytes one after the other, a bitmap of what is there
+    maps    := rows + 1 ends into two texts, names and values
+
+Times are microseconds. A row is a record of the log (see records.py); what cannot be done here without Python, that is
+compressed bodies and IPv6 hosts, is only told of, and the owner hands over the bytes.
+"""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    from rocketq.kernel.buffers import MappedBuffer
+    from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte, load_i32, load_i64
+    from rocketq.kernel.properties import PropertySpans
+    from rocketq.kernel.records import END, MESSAGE, RecordView
+
+    # What fill() is asked for; any of them, or'ed.
+    TOPIC, MESSAGE_ID, TAGS, KEYS, BODY, BORN_HOST, STORE_HOST, PROPERTIES = 1, 2, 4, 8, 16, 32, 64, 128
+    NUMBERS = 256
+
+BATCH_BYTES_MAX = 1 << 30
+ID_BYTES_MAX = 56
+HOST_BYTES_MAX = 24
+
+
+@cython.cclass
+class TextColumn:
+    """Texts or bytes of rows that come in order. After fill() `ends`, `data` and `valid` are buffers for Arrow."""
+
+    def __init__(self):
+        self.begin(0, 0)
+
+    def begin(self, rows: cython.Py_ssize_t, bytes_max: cython.Py_ssize_t):
+        """Forget all, make room for so many rows and bytes."""
+        ints: cython.int[::1]
+        chars: cython.uchar[::1]
+        self.ends = bytearray(4 * (rows + 1))
+        self.data = bytearray(bytes_max + 1)
+        self.valid = bytearray(rows // 8 + 1)
+        self.nulls = 0
+        self.used = 0
+        self.rows = 0
+        if cython.compiled:
+            ints = memoryview(self.ends).cast("i")
+            self._ends = cython.address(ints[0])
+            chars = self.data
+            self._data = cython.address(chars[0])
+            chars = self.valid
+            self._valid = cython.address(chars[0])
+        else:
+            self._ends = memoryview(self.ends).cast("i")
+            self._data = memoryview(self.data)
+            self._valid = memoryview(self.valid)
+
+    def put(self, p, at, count):
+        """The next row's text."""
+        copy_bytes(self._data, self.used, p, at, count)
+        self._valid[self.rows >> 3] |= 1 << (self.rows & 7)
+        self.used += count
+        self.rows += 1
+        self._ends[self.rows] = self.used
+
+    def put_nothing(self):
+        """The next row has none."""
+        self.nulls += 1
+        self.rows += 1
+        self._ends[self.rows] = self.used
+
+    def put_id(self, p, host_at, host_len, log_offset):
+        """The next row's id by its place: host and log offset in upper-case hex."""
+        step: cython.int
+        digit: cython.int
+        for step in range(host_len):
+            digit = p[host_at + step] >> 4
+            self._data[self.used + 2 * step] = digit + 48 if digit < 10 else digit + 55
+            digit = p[host_at + step] & 15
+            self._data[self.used + 2 * step + 1] = digit + 48 if digit < 10 else digit + 55
+        self.used += 2 * host_len
+        for step in range(16):
+            digit = log_offset & 15
+            self._data[self.used + 15 - step] = digit + 48 if digit < 10 else digit + 55
+            log_offset >>= 4
+        self.used += 16
+        self._valid[self.rows >> 3] |= 1 << (self.rows & 7)
+        self.rows += 1
+        self._ends[self.rows] = self.used
+
+    def put_host(self, p, at):
+        """The next row's IPv4 host as a.b.c.d:port."""
+        step: cython.int
+        for step in range(4):
+            self.put_number(p[at + step])
+            self._data[self.used] = 58 if step == 3 else 46
+            self.used += 1
+        self.put_number(load_i32(p, at + 4) & 0xFFFF)
+        self._valid[self.rows >> 3] |= 1 << (self.rows & 7)
+        self.rows += 1
+        self._ends[self.rows] = self.used
+
+    def put_number(self, value):
+        digits: cython.int = 1 if value < 10 else 2 if value < 100 else 3 if value < 1000 else 4 if value < 10000 else 5
+        step: cython.int
+        for step in range(digits):
+            self._data[self.used + digits - 1 - step] = 48 + value % 10
+            value //= 10
+        self.used += digits
+
+
+@cython.cclass
+class RecordRows:
+    """The rows of one buffer of records. `topics` and `queue_ids` choose among them (None: all), as do the half-open
+    ranges of queue offsets and store times. With `in_place` off records need not lie where they say they do: that is
+    so for the answers of brokers."""
+
+    def __init__(self):
+        self.topics = None
+        self.queue_ids = None
+        self.queue_offset_low = self.store_ms_low = -0x7FFFFFFF_FFFFFFFF
+        self.queue_offset_high = self.store_ms_high = 0x7FFFFFFF_FFFFFFFF
+        self.check_crc = True
+        self.in_place = True
+        self.view = RecordView()
+        self._spans = PropertySpans()
+        self._last_topic = None
+        self._last_chosen = False
+        self.topic, self.message_id, self.tags, self.keys = TextColumn(), TextColumn(), TextColumn(), TextColumn()
+        self.body, self.born_host, self.store_host = TextColumn(), TextColumn(), TextColumn()
+        self.names, self.values = TextColumn(), TextColumn()
+        self.map_ends = bytearray(4)
+        self._buffer = None
+        self.make_room(1024)
+        self.clear()
+
+    def clear(self):
+        self.rows = self.seen = 0
+        self.at = 0
+        self.compressed = []
+        self.compressed_bytes = 0
+        self.has_ipv6 = False
+        self.body_bytes = self.topic_bytes = self.properties_bytes = self.properties_count = 0
+        self.first_store_ms = self.last_store_ms = -1
+
+    def make_room(self, rows: cython.Py_ssize_t):
+        """The table of where rows start, at least so long; what is in it stays."""
+        longs: cython.longlong[::1]
+        table = bytearray(8 * rows)
+        if self._buffer is not None:
+            table[: len(self._starts_held)] = self._starts_held
+        self._starts_held = table
+        self.room = rows
+        if cython.compiled:
+            longs = memoryview(table).cast("q")
+            self._starts = cython.address(longs[0])
+        else:
+            self._starts = memoryview(table).cast("q")
+
+    def collect(self, buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.Py_ssize_t, bytes_max: cython.longlong):
+        """Choose rows among the records that start in [at, stop), until those have `bytes_max` bytes.
+
+        MESSAGE when it ended there or has enough, else what stopped it (END, BLANK or damage); `at` says where. A
+        record with a bad body (BAD_CRC) is not passed: its owner decides.
+        """
+        state: cython.int
+        expected: cython.longlong
+        taken: cython.longlong = 0
+        if at < 0 or stop > buffer.size:
+            raise IndexError(f"{at}..{stop} of a buffer of {buffer.size}")
+        self.clear()
+        self._buffer = buffer
+        bytes_max = min(bytes_max, BATCH_BYTES_MAX)
+        while at < stop and taken < bytes_max:
+            if buffer.size - at < 36:
+                self.at = at
+                return (
+                    END if buffer.size - at < 8 else self.view.parse(buffer.p, at, buffer.size, buffer.base + at, False)
+                )
+            expected = buffer.base + at if self.in_place else load_i64(buffer.p, at + 28)
+            state = self.view.parse(buffer.p, at, buffer.size, expected, self.check_crc)
+            if state != MESSAGE:
+                self.at = at
+                return state
+            self.seen += 1
+            if self.first_store_ms < 0:
+                self.first_store_ms = self.view.store_ms
+            self.last_store_ms = self.view.store_ms
+            if self.is_chosen(buffer.p):
+                if self.rows == self.room:
+                    self.make_room(2 * self.room)
+                self._starts[self.rows] = at
+                self.note()
+                self.rows += 1
+                taken += self.view.size
+            at += self.view.size
+        self.at = at
+        return MESSAGE
+
+    def is_chosen(self, p):
+        topic: bytes
+        view: RecordView = self.view
+        if view.queue_offset < self.queue_offset_low or view.queue_offset >= self.queue_offset_high:
+            return False
+        if view.store_ms < self.store_ms_low or view.store_ms >= self.store_ms_high:
+            return False
+        if self.topics is not None:
+            topic = self._last_topic
+            if (
+                topic is None
+                or len(topic) != view.topic_len
+                or not equal_bytes(p, view.topic_at, topic, 0, view.topic_len)
+            ):
+                if cython.compiled:
+                    topic = p[view.topic_at : view.topic_at + view.topic_len]
+                else:
+                    topic = bytes(p[view.topic_at : view.topic_at + view.topic_len])
+                self._last_topic = topic
+                self._last_chosen = topic in self.topics
+            if not self._last_chosen:
+                return False
+        return self.queue_ids is None or view.queue_id in self.queue_ids
+
+    def note(self):
+        """What the columns will need of the row at hand."""
+        view: RecordView = self.view
+        if view.sys_flag & 1:
+            self.compressed.append(self.rows)
+            self.compressed_bytes += view.body_len
+        if view.sys_flag & 0x30:
+            self.has_ipv6 = True
+        self.body_bytes += view.body_len
+        self.topic_bytes += view.topic_len
+        self.properties_bytes += view.properties_len
+
+    def row(self, number: cython.Py_ssize_t):
+        """(body, sysFlag, packed born host, packed store host) of one row, for what Python has to do itself."""
+        buffer: MappedBuffer = self._buffer
+        view: RecordView = self.view
+        if number < 0 or number >= self.rows:
+            raise IndexError(f"row {number} of {self.rows}")
+        self.parse_row(number)
+        return (
+            buffer.bytes_at(view.body_at, view.body_len),
+            view.sys_flag,
+            buffer.bytes_at(view.born_host_at, view.born_host_len),
+            buffer.bytes_at(view.store_host_at, view.store_host_len),
+        )
+
+    def parse_row(self, number):
+        buffer: MappedBuffer = self._buffer
+        at: cython.Py_ssize_t = self._starts[number]
+        self.view.parse(buffer.p, at, buffer.size, load_i64(buffer.p, at + 28), False)
+
+    def fill(self, wanted: cython.int, bodies: list):
+        """Lay out the wanted columns of the rows. `bodies` are those of the compressed rows, in order, inflated."""
+        buffer: MappedBuffer = self._buffer
+        view: RecordView = self.view
+        row: cython.Py_ssize_t
+        next_body: cython.Py_ssize_t = 0
+        body: bytes
+        self.begin(wanted, bodies)
+        for row in range(self.rows):
+            self.parse_row(row)
+            if wanted & NUMBERS:
+                self.put_numbers(row)
+            if wanted & TOPIC:
+                self.topic.put(buffer.p, view.topic_at, view.topic_len)
+            if wanted & BODY:
+                if view.sys_flag & 1:
+                    body = bodies[next_body]
+                    next_body += 1
+                    self.body.put(body, 0, len(body))
+                else:
+                    self.body.put(buffer.p, view.body_at, view.body_len)
+            if wanted & (MESSAGE_ID | TAGS | KEYS):
+                self.put_spans(buffer.p, wanted)
+            if wanted & BORN_HOST:
+                self.born_host.put_host(buffer.p, view.born_host_at)
+            if wanted & STORE_HOST:
+                self.store_host.put_host(buffer.p, view.store_host_at)
+            if wanted & PROPERTIES:
+                self.put_properties(buffer.p, row)
+
+    def begin(self, wanted, bodies):
+        rows: cython.Py_ssize_t = self.rows
+        ints: cython.int[::1]
+        inflated = sum(map(len, bodies)) if bodies else 0
+        if wanted & NUMBERS:
+            self.begin_numbers(rows)
+        if wanted & TOPIC:
+            self.topic.begin(rows, self.topic_bytes)
+        if wanted & BODY:
+            if len(bodies or ()) != len(self.compressed):
+                raise ValueError(f"{len(self.compressed)} rows are compressed, {len(bodies or ())} bodies are given")
+            self.body.begin(rows, self.body_bytes - self.compressed_bytes + inflated)
+        if wanted & MESSAGE_ID:
+            self.message_id.begin(rows, self.properties_bytes + ID_BYTES_MAX * rows)
+        if wanted & TAGS:
+            self.tags.begin(rows, self.properties_bytes)
+        if wanted & KEYS:
+            self.keys.begin(rows, self.properties_bytes)
+        if wanted & BORN_HOST:
+            self.born_host.begin(rows, HOST_BYTES_MAX * rows)
+        if wanted & STORE_HOST:
+            self.store_host.begin(rows, HOST_BYTES_MAX * rows)
+        if wanted & PROPERTIES:
+            items = self.properties_bytes // 2 + rows + 1  # an item has two bytes at least: its 0x01 and its 0x02
+            self.names.begin(items, self.properties_bytes)
+            self.values.begin(items, self.properties_bytes)
+            self.map_ends = bytearray(4 * (rows + 1))
+            if cython.compiled:
+                ints = memoryview(self.map_ends).cast("i")
+                self._map_ends = cython.address(ints[0])
+            else:
+                self._map_ends = memoryview(self.map_ends).cast("i")
+
+    def begin_numbers(self, rows: cython.Py_ssize_t):
+        ints: cython.int[::1]
+        longs: cython.longlong[::1]
+        self.ints = bytearray(4 * 4 * (rows + 1))
+        self.longs = bytearray(8 * 4 * (rows + 1))
+        if cython.compiled:
+            ints = memoryview(self.ints).cast("i")
+            self._ints = cython.address(ints[0])
+            longs = memoryview(self.longs).cast("q")
+            self._longs = cython.address(longs[0])
+        else:
+            self._ints = memoryview(self.ints).cast("i")
+            self._longs = memoryview(self.longs).cast("q")
+
+    def put_numbers(self, row):
+        """Four columns of ints and four of longs, each of them `rows` long, one behind the other."""
+        rows: cython.Py_ssize_t = self.rows
+        view: RecordView = self.view
+        self._ints[row] = view.queue_id
+        self._ints[rows + row] = view.reconsume_times
+        self._ints[2 * rows + row] = view.sys_flag
+        self._ints[3 * rows + row] = view.flag
+        self._longs[row] = view.queue_offset
+        self._longs[rows + row] = view.log_offset
+        self._longs[2 * rows + row] = view.born_ms * 1000
+        self._longs[3 * rows + row] = view.store_ms * 1000
+
+    def put_spans(self, p, wanted):
+        spans: PropertySpans = self._spans
+        view: RecordView = self.view
+        spans.scan(p, view.properties_at, view.properties_at + view.properties_len)
+        if wanted & MESSAGE_ID:
+            if spans.unique_at >= 0:
+                self.message_id.put(p, spans.unique_at, spans.unique_end - spans.unique_at)
+            else:
+                self.message_id.put_id(p, view.store_host_at, view.store_host_len, view.log_offset)
+        if wanted & TAGS:
+            if spans.tags_at >= 0:
+                self.tags.put(p, spans.tags_at, spans.tags_end - spans.tags_at)
+            else:
+                self.tags.put_nothing()
+        if wanted & KEYS:
+            if spans.keys_at >= 0:
+                self.keys.put(p, spans.keys_at, spans.keys_end - spans.keys_at)
+            else:
+                self.keys.put_nothing()
+
+    def put_properties(self, p, row):
+        at: cython.Py_ssize_t = self.view.properties_at
+        end: cython.Py_ssize_t = at + self.view.properties_len
+        item_end: cython.Py_ssize_t
+        name_end: cython.Py_ssize_t
+        while at < end:
+            item_end = find_byte(p, at, end, 2)
+            name_end = find_byte(p, at, item_end, 1)
+            if name_end < item_end and not is_said_again(p, at, name_end - at, item_end + 1, end):
+                self.names.put(p, at, name_end - at)
+                self.values.put(p, name_end + 1, item_end - name_end - 1)
+            at = item_end + 1
+        self._map_ends[row + 1] = self.names.rows
+
+
+def is_said_again(p, name_at, name_len, at, end):
+    """Whether a later item of the properties has this name: the last one wins."""
+    item_end: cython.Py_ssize_t
+    while at < end:
+        item_end = find_byte(p, at, end, 2)
+        if item_end - at > name_len and p[at + name_len] == 1 and equal_bytes(p, at, p, name_at, name_len):
+            return True
+        at = item_end + 1
+    return False
