@@ -83,3 +83,86 @@ class NotARequestError(ClientError):
         super().__init__(f"message {message_id} was not sent as a request, or by no broker that replies: no {missing}")
         self.message_id = message_id
         self.missing = missing
+
+
+class NotStartedError(ClientError):
+    """It was not started: use it in an `async with`, or await its `start()`."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is not started: use it in a `with`, or call its start()")
+        self.what = what
+
+
+class WrongLoopError(ClientError):
+    """Used on another event loop than the one it belongs to, which may be closed by now."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} belongs to another event loop: make one on each loop, or use the one without await")
+        self.what = what
+
+
+class SelectorError(ClientError):
+    """The function that chooses a queue failed, or chose none of the topic's."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"no queue of topic {topic} was chosen: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
+class SendFailedError(ClientError):
+    """All tries failed. `code` is the broker's or one of Apache's client codes; `attempts` has broker and error each.
+
+    A message whose answer did not come may have been stored all the same.
+    """
+
+    def __init__(self, topic: str, code: int, attempts: Sequence[tuple[str, RocketQError]], elapsed_ms: int) -> None:
+        tries = "; ".join(f"{broker_name or 'no broker'}: {error}" for broker_name, error in attempts)
+        super().__init__(f"topic {topic}: {len(attempts)} tries failed within {elapsed_ms} ms: {tries}")
+        self.topic = topic
+        self.code = code
+        self.attempts = tuple(attempts)
+        self.elapsed_ms = elapsed_ms
+        self.retriable = bool(attempts) and attempts[-1][1].retriable
+
+
+class SendTimeoutError(SendFailedError):
+    """The time of the whole call was over before a try succeeded."""
+
+    retriable = True
+
+
+class BatchFailedError(ClientError):
+    """A part of a batch was not sent. `results` are in the order of the messages, None for those that failed."""
+
+    def __init__(self, results: Sequence[object], error: RocketQError) -> None:
+        done = sum(result is not None for result in results)
+        super().__init__(f"{len(results) - done} of {len(results)} messages were not sent: {error}")
+        self.results = list(results)
+        self.error = error
+        self.retriable = error.retriable
+
+
+class TooManySendsError(ClientError):
+    """As many sends as allowed are under way, and none ended in time; this one was not sent."""
+
+    retriable = True
+
+    def __init__(self, count: int, size_bytes: int, timeout_ms: int) -> None:
+        super().__init__(f"{count} sends of {size_bytes} bytes are under way, and no room came within {timeout_ms} ms")
+        self.count = count
+        self.size_bytes = size_bytes
+        self.timeout_ms = timeout_ms
+
+
+class ReplyTimeoutError(ClientError):
+    """The request was sent, and no reply came in time."""
+
+    retriable = True
+    code = 10006
+
+    def __init__(self, topic: str, message_id: str, timeout_ms: int) -> None:
+        super().__init__(f"no reply to message {message_id} of topic {topic} within {timeout_ms} ms")
+        self.topic = topic
+        self.message_id = message_id
+        self.timeout_ms = timeout_ms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rocketq.errors import RocketQError
 from rocketq.protocol.codes import ResponseCode, code_name
@@ -21,16 +21,30 @@ class BrokerError(RocketQError):
         self.remark = remark
         self.peer = peer
 
-    def __init_subclass__(cls, *, code: int, retriable: bool = False) -> None:
+    def __init_subclass__(cls, *, code: int | None, retriable: bool = False) -> None:
+        cls.retriable = retriable
+        if code is None:
+            return
         if code in BrokerError.by_code:
             raise TypeError(f"two classes claim code {code}: {BrokerError.by_code[code].__name__} and {cls.__name__}")
-        BrokerError.by_code[code], cls.retriable = cls, retriable
+        BrokerError.by_code[code] = cls
+
+
+class AclDenied(BrokerError, code=None):
+    """The peer does not know who asks, or does not allow it. It has no code of its own: 4.x says 1 and 5.x 16, both
+    with the name of what was raised."""
 
 
 def failure_of(response: Command, *, peer: str | None = None) -> BrokerError:
     """The error a failed response stands for; codes without a class of their own are plain BrokerErrors."""
+    if response.code in _ACL_CODES and any(name in (response.remark or "") for name in _ACL_MARKS):
+        return AclDenied(response.code, response.remark, peer=peer)
     kind = BrokerError.by_code.get(response.code, BrokerError)
     return kind(response.code, response.remark, peer=peer)
+
+
+_ACL_CODES: Final = (ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION)
+_ACL_MARKS: Final = ("AclException", "AuthenticationException", "AuthorizationException")
 
 
 # Apache's producers retry 1, 2, 14, 16, 17, 204, 205 and 1500; its consumers go on after 19, 20, 24, 25, 27, 28 and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rocketq.remoting.connection import Connection
 
 log = logging.getLogger(__name__)
+
+_JOINED_BYTES_MAX = 256 * 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +42,8 @@ class Calls:
         self._pending: PendingCalls[_Call] = PendingCalls()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._posted: list[bytes] = []
+        self._posted_bytes = 0
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -54,6 +58,29 @@ class Calls:
         finally:
             run_after(self._hooks, self._connection, command, response)
         return response
+
+    def begin(self, code: int, timeout_ms: int, encode: Callable[[int], bytes]) -> asyncio.Future[Command]:
+        """As `call` past all hooks, for who makes the frame itself, given its opaque.
+
+        Frames that are begun in one turn of the loop are written together.
+        """
+        self._refuse_if_closed()
+        if len(self._pending) >= self._connection.limits.calls_max:
+            raise TooManyRequestsError(self._connection.peer_addr, f"{len(self._pending)} requests wait for answers")
+        call = _Call(code, timeout_ms, self._loop.create_future())
+        opaque = self._pending.add(call, self._now_ms() + timeout_ms)
+        try:
+            self._post(encode(opaque))
+        except BaseException:
+            self._pending.take(opaque)
+            raise
+        self._arm()
+        return call.answer
+
+    def post(self, encode: Callable[[int], bytes]) -> None:
+        """As `begin`, for a frame that gets no answer."""
+        self._refuse_if_closed()
+        self._post(encode(self._pending.next_opaque()))
 
     def notify(self, command: Command) -> None:
         if self._hooks:
@@ -91,6 +118,19 @@ class Calls:
             return await call.answer
         finally:
             self._pending.take(opaque)
+
+    def _post(self, frame: bytes) -> None:
+        if not self._posted:
+            self._loop.call_soon(self._write_posted)
+        self._posted.append(frame)
+        self._posted_bytes += len(frame)
+        if self._posted_bytes > _JOINED_BYTES_MAX:
+            self._write_posted()
+
+    def _write_posted(self) -> None:
+        if self._posted:
+            frames, self._posted, self._posted_bytes = self._posted, [], 0
+            self._connection.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def _refuse_if_closed(self) -> None:
         if self._connection.is_closed:

@@ -143,6 +143,14 @@ class Connection(asyncio.Protocol):
         """
         return await self._calls.call(command, timeout_ms)
 
+    def begin_call(self, code: int, timeout_ms: int, encode: Callable[[int], bytes]) -> asyncio.Future[Command]:
+        """As `call`, for a frame that the caller makes when it is told the opaque; it passes no hook."""
+        return self._calls.begin(code, timeout_ms, encode)
+
+    def post_oneway(self, encode: Callable[[int], bytes]) -> None:
+        """As `call_oneway`, for a frame that the caller makes."""
+        self._calls.post(encode)
+
     def call_oneway(self, command: Command) -> None:
         """Send a request that wants no answer."""
         self._calls.notify(replace(command, flag=command.flag | CommandFlag.ONEWAY))

@@ -52,12 +52,12 @@ class ConnectionPool:
     async def invoke(self, addr: str, command: Command, timeout_ms: int = 3_000) -> Command:
         """The answer of the peer, whatever its code; a RemotingError when there is none."""
         deadline_s = _now_s() + timeout_ms / 1000
-        connection = await self._ready(addr, command, timeout_ms)
+        connection = await self.ready(addr, command.code, timeout_ms)
         return await connection.call(command, max(1, int((deadline_s - _now_s()) * 1000)))
 
     async def invoke_oneway(self, addr: str, command: Command, timeout_ms: int = 3_000) -> None:
         """Returns when the request is handed to the network."""
-        connection = await self._ready(addr, command, timeout_ms)
+        connection = await self.ready(addr, command.code, timeout_ms)
         connection.call_oneway(command)
 
     @property
@@ -102,8 +102,8 @@ class ConnectionPool:
         while self._endpoint.connections:
             await asyncio.sleep(0)
 
-    async def _ready(self, addr: str, command: Command, timeout_ms: int) -> Connection:
-        """A connection whose peer is not behind with reading."""
+    async def ready(self, addr: str, code: int, timeout_ms: int) -> Connection:
+        """A connection whose peer is not behind with reading, for a request of this code."""
         deadline_s = _now_s() + timeout_ms / 1000
         connection = await self.connection(addr, timeout_ms)
         if connection.writes_paused:
@@ -111,7 +111,7 @@ class ConnectionPool:
                 async with asyncio.timeout_at(deadline_s):
                     await connection.wait_writable()
             except TimeoutError:
-                raise RequestTimeoutError(addr, command.code, timeout_ms) from None
+                raise RequestTimeoutError(addr, code, timeout_ms) from None
         return connection
 
     def _connect_task(self, addr: str) -> asyncio.Task[Connection]:

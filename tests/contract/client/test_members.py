@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 import pytest
 
 from rocketq.client import AsyncAdmin, ClientClosedError, GroupTakenError, Session, SessionConfig
-from rocketq.client.core.messages import StoredMessage
+from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.protocol.bodies.heartbeat import ConsumerData, ProducerData, Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer

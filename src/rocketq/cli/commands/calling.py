@@ -14,7 +14,7 @@ import click
 
 from rocketq.client.aio.admin import AsyncAdmin
 from rocketq.client.aio.session import SessionConfig
-from rocketq.client.errors import NotFoundError, PartlyFailedError
+from rocketq.client.errors import NotFoundError, PartlyFailedError, SendFailedError
 from rocketq.errors import ConfigError, RemotingError, RocketQError
 from rocketq.protocol.failures import GroupNotFound, NotFound, TopicNotFound
 from rocketq.remoting import run
@@ -63,6 +63,8 @@ def exit_code(error: RocketQError) -> int:
     if isinstance(error, PartlyFailedError):
         codes = {exit_code(each) for each in error.failures.values()}
         return codes.pop() if len(codes) == 1 and not error.done else FAILED
+    if isinstance(error, SendFailedError) and error.attempts:
+        return exit_code(error.attempts[-1][1])
     if isinstance(error, (NotFoundError, TopicNotFound, GroupNotFound, NotFound)):
         return NOT_FOUND
     if isinstance(error, RemotingError):

@@ -11,8 +11,9 @@ from rocketq.client.aio.queue_positions import QueuePositions
 from rocketq.client.aio.scatter import on_each
 from rocketq.client.aio.sender import Sender
 from rocketq.client.aio.session import Session
-from rocketq.client.core.messages import SendResult, copy_of
+from rocketq.client.core.messages import copy_of
 from rocketq.client.core.routes import masters_of, subscribe_queues
+from rocketq.client.core.send_results import SendResult
 from rocketq.client.core.stored_messages import StoredMessage, stored_message
 from rocketq.client.core.subscriptions import ALL
 from rocketq.client.core.unique_ids import born_ms_of

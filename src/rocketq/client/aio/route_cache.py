@@ -72,6 +72,10 @@ class RouteCache:
         kept = self._kept.get(topic)
         return None if kept is None else self._clock.monotonic_ms() - kept.asked_ms
 
+    def ages_ms(self) -> dict[str, int]:
+        now_ms = self._clock.monotonic_ms()
+        return {topic: now_ms - kept.asked_ms for topic, kept in sorted(self._kept.items())}
+
     def brokers(self, topics: Collection[str] | None = None) -> list[BrokerData]:
         """Of the remembered routes of these topics, or of all; one broker may be there several times."""
         chosen = self._kept if topics is None else topics

@@ -11,9 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from rocketq.client.aio import broker_requests
+from rocketq.client.aio.health import SessionHealth, TellsHealth
 from rocketq.client.aio.members import Members
 from rocketq.client.aio.name_servers import NameServers, parse_name_servers
 from rocketq.client.aio.route_cache import RouteCache
+from rocketq.client.core.namespaces import Namespace, namespace_in
 from rocketq.client.core.unique_ids import UniqueIds
 from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
@@ -23,7 +25,7 @@ from rocketq.protocol.failures import failure_of
 from rocketq.protocol.headers.nameserver import RouteRequest
 from rocketq.protocol.headers.wire import Header
 from rocketq.protocol.requests import make_request
-from rocketq.remoting import ClientTls, ConnectionPool, Dispatcher, Hook
+from rocketq.remoting import ClientTls, Connection, ConnectionPool, Dispatcher, Hook
 from rocketq.runtime.clock import Clock, SystemClock
 
 _DONE = (ResponseCode.SUCCESS,)
@@ -60,10 +62,13 @@ class Session:
         self.client_id = _client_id(self.config.instance_name)
         """What brokers know this session by: one producer and one consumer of a group each."""
         self.dispatcher = Dispatcher()
+        self.namespace = Namespace(self.config.namespace or _implied_namespace(name_servers))
         self.name_servers = NameServers(parse_name_servers(name_servers), self.exchange)
         self.routes = RouteCache(self._look_up_route, self.clock, life_ms=self.config.route_life_ms)
         self.unique_ids = UniqueIds(_host_bytes(), os.getpid(), int.from_bytes(os.urandom(4), "big"))
         self._pool = ConnectionPool(self.dispatcher, tls=self.config.tls, hooks=hooks)
+        self._closed = False
+        self._is_plain = self.config.credentials is None and not hooks
         self.members = Members(self)
         broker_requests.handlers.bind(self.dispatcher, self.members)
         self._pool.add_open_callback(lambda addr, _: self.members.connected(addr))
@@ -93,7 +98,11 @@ class Session:
         timeout_ms: int | None = None,
     ) -> None:
         """A request that wants no answer; returns when it is handed to the network."""
-        command = make_request(header, opaque=0, code=code, body=body, oneway=True)
+        await self.notify_command(
+            addr, make_request(header, opaque=0, code=code, body=body, oneway=True), timeout_ms=timeout_ms
+        )
+
+    async def notify_command(self, addr: str, command: Command, *, timeout_ms: int | None = None) -> None:
         if self.config.credentials is not None:
             command = sign(command, self.config.credentials)
         await self._pool.invoke_oneway(addr, command, timeout_ms or self.config.control_timeout_ms)
@@ -120,10 +129,39 @@ class Session:
         """All brokers that are registered now."""
         return ClusterTable.decode((await self.ask(code=RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether frames may be made without a command: nothing must be signed, nobody looks on."""
+        return self._is_plain
+
+    def opened(self, addr: str) -> Connection | None:
+        """The connection to this address, if there is one."""
+        return self._pool.opened(addr)
+
+    async def writable(self, addr: str, code: int, timeout_ms: int) -> tuple[Connection, int]:
+        """A connection whose peer is not behind with reading, and what is left of the time then."""
+        began_ms = self.clock.monotonic_ms()
+        connection = await self._pool.ready(addr, code, timeout_ms)
+        return connection, max(1, timeout_ms - (self.clock.monotonic_ms() - began_ms))
+
     def is_connected(self, addr: str) -> bool:
         return self._pool.opened(addr) is not None
 
+    def health(self) -> SessionHealth:
+        """What it is connected to, how old its routes are, and what its members say."""
+        members = self.members.all()
+        addrs = {addr for broker in self.routes.brokers() for addr in broker.addrs.values()}
+        return SessionHealth(
+            client_id=self.client_id,
+            name_servers={addr: self.is_connected(addr) for addr in self.name_servers.addrs},
+            brokers={addr: self.is_connected(addr) for addr in sorted(addrs)},
+            routes=self.routes.ages_ms(),
+            members=tuple(member.health() for member in members if isinstance(member, TellsHealth)),
+            closed=self._closed,
+        )
+
     async def close(self) -> None:
+        self._closed = True
         await self.members.close()
         await self.routes.close()
         await self._pool.close()
@@ -138,6 +176,11 @@ class Session:
 
     async def _look_up_route(self, topic: str) -> TopicRoute:
         return TopicRoute.decode((await self.ask(RouteRequest(topic=topic, strict_json=True))).body)
+
+
+def _implied_namespace(name_servers: str | Sequence[str] | None) -> str | None:
+    given = name_servers.split(";") if isinstance(name_servers, str) else name_servers or ()
+    return next((found for found in map(namespace_in, given) if found is not None), None)
 
 
 def _client_id(instance_name: str | None) -> str:

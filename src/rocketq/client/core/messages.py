@@ -1,28 +1,31 @@
-"""Messages before and after a broker has stored them."""
+"""Messages to send: what they are, what is wrong with them, and what a request carries of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.errors import MessageInvalidError
-from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.codes import ResponseCode
+from rocketq.errors import LocalProtocolError
 from rocketq.protocol.compression import Compression, compress
-from rocketq.protocol.headers.send import SendResponse
 from rocketq.protocol.names import DLQ_PREFIX, NOT_FOR_CLIENTS, RETRY_PREFIX, Property, topic_fault
 from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, encode_properties
 
 BODY_BYTES_MAX: Final = 4 << 20
 COMPRESS_FROM_BYTES: Final = 4096
+_NAME_END: Final = "\x01"
+_VALUE_END: Final = "\x02"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message to send. `keys` find it again, a consumer subscribes to a topic or to tags of it."""
+    """A message to send. `keys` find it again, a consumer subscribes to a topic or to tags of it.
+
+    At most one of `delay_level` (1 to 18 with the broker's usual table), `delay_ms` and `deliver_at_ms` (5.x brokers
+    and ours) says that it is not delivered at once. With `wait` False the answer does not wait for disk and replicas.
+    """
 
     topic: str
     body: bytes
@@ -30,18 +33,32 @@ class Message:
     keys: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     flag: int = 0
+    delay_level: int = 0
+    delay_ms: int | None = None
+    deliver_at_ms: int | None = None
+    wait: bool = True
+
+    @property
+    def is_delayed(self) -> bool:
+        return bool(self.delay_level) or self.delay_ms is not None or self.deliver_at_ms is not None
 
     def all_properties(self, unique_key: str) -> dict[str, str]:
         """Ours in front; the user's own keep their order and win, so that a message may bring its own id."""
-        ours = {Property.UNIQUE_KEY: unique_key, Property.WAIT: "true"}
+        ours = {Property.UNIQUE_KEY: unique_key, Property.WAIT: "true" if self.wait else "false"}
         if self.tag:
             ours[Property.TAGS] = self.tag
         if self.keys:
             ours[Property.KEYS] = " ".join(self.keys)
+        if self.delay_level:
+            ours[Property.DELAY] = str(self.delay_level)
+        if self.delay_ms is not None:
+            ours[Property.TIMER_DELAY_MS] = str(self.delay_ms)
+        if self.deliver_at_ms is not None:
+            ours[Property.TIMER_DELIVER_MS] = str(self.deliver_at_ms)
         return ours | dict(self.properties)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Outgoing:
     """A message as its request carries it."""
 
@@ -49,78 +66,212 @@ class Outgoing:
     sys_flag: int
     properties: str
     unique_key: str
-
-
-def prepare(message: Message, unique_key: str, *, body_bytes_max: int = BODY_BYTES_MAX) -> Outgoing:
-    """Checked, with its properties, and compressed when it is large; MessageInvalidError says what is wrong."""
-    if (fault := _fault(message, body_bytes_max)) is not None:
-        raise MessageInvalidError(fault)
-    properties = message.all_properties(unique_key)
-    encoded = encode_properties(properties)
-    if len(encoded) > PROPERTIES_BYTES_MAX:
-        raise MessageInvalidError(f"the properties have {len(encoded)} bytes, over {PROPERTIES_BYTES_MAX}")
-    large = len(message.body) >= COMPRESS_FROM_BYTES
-    return Outgoing(
-        body=compress(message.body) if large else message.body,
-        sys_flag=Compression.ZLIB.sys_flag if large else 0,
-        properties=encoded.decode(),
-        unique_key=properties[Property.UNIQUE_KEY],
-    )
-
-
-def _fault(message: Message, body_bytes_max: int) -> str | None:
-    if (fault := topic_fault(message.topic)) is not None:
-        return fault
-    if message.topic in NOT_FOR_CLIENTS:
-        return f"topic {message.topic} is the broker's own"
-    if not message.body:
-        return "the body is empty"
-    if len(message.body) > body_bytes_max:
-        return f"the body has {len(message.body)} bytes, over {body_bytes_max}"
-    if any(not key or " " in key for key in message.keys):
-        return "a key is empty or has a blank in it"
-    return None
-
-
-class SendStatus(StrEnum):
-    """The message is stored in any case; all but SEND_OK say what is not sure yet."""
-
-    SEND_OK = "SEND_OK"
-    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
-    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
-    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
-
-
-SEND_STATUSES: Final[Mapping[int, SendStatus]] = {
-    ResponseCode.SUCCESS: SendStatus.SEND_OK,
-    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
-}
+    flag: int = 0
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendResult:
-    """`message_id` is the unique key, `offset_message_id` the place in the broker's log."""
+class Packing:
+    """How large a message may be, and how bodies are compressed."""
 
-    status: SendStatus
-    message_id: str
-    offset_message_id: str
-    queue: MessageQueue
-    queue_offset: int
-    transaction_id: str | None = None
+    body_bytes_max: int = BODY_BYTES_MAX
+    compress_from_bytes: int = COMPRESS_FROM_BYTES
+    compression: Compression = Compression.ZLIB
+    compress_level: int = 5
 
 
-def send_result(code: int, answer: SendResponse, unique_key: str, queue: MessageQueue) -> SendResult:
-    """What the broker says, for the queue it really chose."""
-    return SendResult(
-        status=SEND_STATUSES[code],
-        message_id=unique_key,
-        offset_message_id=answer.message_id,
-        queue=MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=answer.queue_id),
-        queue_offset=answer.queue_offset,
-        transaction_id=answer.transaction_id,
+USUAL_PACKING: Final = Packing()
+
+
+def prepare(
+    message: Message,
+    unique_key: str,
+    packing: Packing = USUAL_PACKING,
+    *,
+    extra: Mapping[str, str] | None = None,
+    body_bytes_max: int | None = None,
+) -> Outgoing:
+    """Checked, with its properties, and compressed when it is large; MessageInvalidError says what is wrong.
+
+    `extra` are properties that only a client itself may set.
+    """
+    outgoing = check_and_encode(message, unique_key, packing, extra=extra, body_bytes_max=body_bytes_max)
+    if len(message.body) >= packing.compress_from_bytes:
+        outgoing.body = compress(message.body, packing.compression, level=packing.compress_level)
+        outgoing.sys_flag |= packing.compression.sys_flag
+    return outgoing
+
+
+def check_and_encode(
+    message: Message,
+    unique_key: str,
+    packing: Packing = USUAL_PACKING,
+    *,
+    extra: Mapping[str, str] | None = None,
+    body_bytes_max: int | None = None,
+) -> Outgoing:
+    """As `prepare`, with the body as it is."""
+    check(message, packing.body_bytes_max if body_bytes_max is None else body_bytes_max)
+    tag, keys = message.tag, message.keys
+    if not message.properties and not extra and not message.is_delayed and message.wait and _is_plain(tag, keys):
+        text = f"{Property.UNIQUE_KEY}{_NAME_END}{unique_key}{_VALUE_END}{Property.WAIT}{_NAME_END}true{_VALUE_END}"
+        if tag:
+            text += f"{Property.TAGS}{_NAME_END}{tag}{_VALUE_END}"
+        if keys:
+            text += f"{Property.KEYS}{_NAME_END}{' '.join(keys)}{_VALUE_END}"
+        if len(text) <= PROPERTIES_BYTES_MAX >> 2:  # so short that no encoding of it is too long
+            return Outgoing(message.body, 0, text, unique_key, message.flag)
+    return _encode_all(message, unique_key, extra or {})
+
+
+def _encode_all(message: Message, unique_key: str, extra: Mapping[str, str]) -> Outgoing:
+    properties = message.all_properties(unique_key) | dict(extra)
+    times = _number(properties, Property.RECONSUME_TIMES)
+    times_max = _number(properties, Property.MAX_RECONSUME_TIMES)
+    try:
+        encoded = encode_properties(properties)
+    except LocalProtocolError as error:
+        raise MessageInvalidError(str(error)) from None
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        raise MessageInvalidError(f"the properties have {len(encoded)} bytes, over {PROPERTIES_BYTES_MAX}")
+    return Outgoing(
+        body=message.body,
+        sys_flag=0,
+        properties=encoded.decode(),
+        unique_key=properties[Property.UNIQUE_KEY],
+        flag=message.flag,
+        reconsume_times=times or 0,
+        max_reconsume_times=times_max,
     )
+
+
+def _number(properties: dict[str, str], name: str) -> int | None:
+    """A property that a request carries as a field of its header instead."""
+    text = properties.pop(name, None)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise MessageInvalidError(f"property {name} is no number: {text[:40]!r}") from None
+
+
+def _is_plain(tag: str | None, keys: tuple[str, ...]) -> bool:
+    """Whether nothing in them could be taken for a separator."""
+    return not (tag and not tag.isprintable()) and (not keys or all(map(str.isprintable, keys)))
+
+
+def check(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    """MessageInvalidError when no broker would take it."""
+    if (fault := _fault(message, body_bytes_max)) is not None:
+        raise MessageInvalidError(fault)
+
+
+_legal_topics: dict[str, None] = {}
+_LEGAL_TOPICS_MAX: Final = 10_000
+
+
+def _fault(message: Message, body_bytes_max: int) -> str | None:
+    if not isinstance(message, Message):
+        return f"a Message was expected, not {type(message).__name__}"
+    if message.topic not in _legal_topics and (fault := _topic_fault(message.topic)) is not None:
+        return fault
+    body = message.body
+    if not isinstance(body, bytes):
+        return f"the body is bytes, not {type(body).__name__}"
+    if not body:
+        return "the body is empty"
+    if len(body) > body_bytes_max:
+        return f"the body has {len(body)} bytes, over {body_bytes_max}"
+    if message.keys and (fault := _keys_fault(message.keys)) is not None:
+        return fault
+    if message.tag is not None and not isinstance(message.tag, str):
+        return f"the tag is text, not {type(message.tag).__name__}"
+    return _delay_fault(message) if message.is_delayed else None
+
+
+def _topic_fault(topic: str) -> str | None:
+    if not isinstance(topic, str):
+        return f"the topic is text, not {type(topic).__name__}"
+    if (fault := topic_fault(topic)) is not None:
+        return fault
+    if topic in NOT_FOR_CLIENTS:
+        return f"topic {topic} is the broker's own"
+    if len(_legal_topics) < _LEGAL_TOPICS_MAX:
+        _legal_topics[topic] = None  # most messages go to few topics
+    return None
+
+
+def _keys_fault(keys: tuple[str, ...]) -> str | None:
+    if isinstance(keys, str):
+        return f'keys are several: write keys=("{keys[:40]}",)'
+    for key in keys:
+        if not isinstance(key, str):
+            return f"a key is text, not {type(key).__name__}"
+        if not key or " " in key:
+            return "a key is empty or has a blank in it"
+    return None
+
+
+def _delay_fault(message: Message) -> str | None:
+    given = [bool(message.delay_level), message.delay_ms is not None, message.deliver_at_ms is not None]
+    if sum(given) > 1:
+        return "only one of delay_level, delay_ms and deliver_at_ms can say when it is delivered"
+    for name, value in (
+        ("delay_level", message.delay_level),
+        ("delay_ms", message.delay_ms),
+        ("deliver_at_ms", message.deliver_at_ms),
+    ):
+        if value is not None and (type(value) is not int or value < 0):
+            return f"{name} is a whole number from 0 on, not {value!r}"
+    return None
+
+
+_NOT_FOR_USERS: Final = frozenset(
+    {
+        Property.CLUSTER,
+        Property.CORRELATION_ID,
+        Property.DELAY,
+        Property.INSTANCE_ID,
+        Property.KEYS,
+        Property.MAX_OFFSET,
+        Property.MAX_RECONSUME_TIMES,
+        Property.MESSAGE_TYPE,
+        Property.MIN_OFFSET,
+        Property.POP_HANDLE,
+        Property.PRODUCER_GROUP,
+        Property.REAL_QUEUE_ID,
+        Property.REAL_TOPIC,
+        Property.RECONSUME_TIMES,
+        Property.REPLY_TO_CLIENT,
+        Property.RETRY_TOPIC,
+        Property.TAGS,
+        Property.TIMER_DELAY_MS,
+        Property.TIMER_DELAY_SECONDS,
+        Property.TIMER_DELIVER_MS,
+        Property.TRANSACTION_CHECK_TIMES,
+        Property.TRANSACTION_ID,
+        Property.TRANSACTION_PREPARED,
+        Property.TRANSACTION_PREPARED_OFFSET,
+        Property.TTL,
+        Property.WAIT,
+    }
+)
+"""A message that carried one of these would be taken for something else, or there is a field for it."""
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """MessageInvalidError for what a user may not say with properties."""
+    if not isinstance(properties, Mapping):
+        raise MessageInvalidError(f"properties are a mapping of texts, not {type(properties).__name__}")
+    for name, value in properties.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise MessageInvalidError(f"names and values of properties are text: {name!r}={value!r}")
+        if not name.strip() or not value.strip():
+            raise MessageInvalidError(f"a property needs a name and a value: {name!r}={value[:40]!r}")
+        if name in _NOT_FOR_USERS:
+            raise MessageInvalidError(f"property {name} is set by clients and brokers only")
 
 
 _OF_ONE_DELIVERY: Final = frozenset(

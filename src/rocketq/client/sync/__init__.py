@@ -1,5 +1,6 @@
 """The same names without await, for scripts, threads and notebooks."""
 
 from rocketq.client.sync.admin import Admin
+from rocketq.client.sync.producer import Producer
 
-__all__ = ["Admin"]
+__all__ = ["Admin", "Producer"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from rocketq.client.errors import ClientClosedError
 from rocketq.remoting.loops import loop_factory
 
 _Owner = TypeVar("_Owner")
@@ -20,8 +22,15 @@ _Params = ParamSpec("_Params")
 class Engine(Generic[_Owner]):
     """A loop on a thread and the object that lives there; both are made at first use, and anew in a forked child."""
 
-    def __init__(self, make: Callable[[], _Owner]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], _Owner],
+        begin: Callable[[_Owner], Coroutine[Any, Any, object]] | None = None,
+        what: str = "it",
+    ) -> None:
         self._make = make
+        self._begin = begin
+        self._what = what
         self._lock = threading.Lock()
         self._closed = False
         self._process_id = -1
@@ -29,39 +38,90 @@ class Engine(Generic[_Owner]):
         self._thread: threading.Thread
         self._owner: _Owner
 
+    def start(self) -> None:
+        self._ready()
+
     def run(self, work: Callable[[_Owner], Coroutine[Any, Any, _Result]]) -> _Result:
         """The result; whatever is raised there is raised here. An interrupt ends the work too."""
-        loop = self._ready()
-        future = asyncio.run_coroutine_threadsafe(work(self._owner), loop)
+        self._refuse_own_thread()
+        future = self.submit(work)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise ClientClosedError(self._what) from None
         except BaseException:
             future.cancel()
             raise
 
+    def submit(self, work: Callable[[_Owner], Coroutine[Any, Any, _Result]]) -> concurrent.futures.Future[_Result]:
+        """The work begun; its future has what becomes of it."""
+        loop = self._ready()
+        coroutine = work(self._owner)
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError:  # the loop was closed between the two
+            coroutine.close()
+            raise ClientClosedError(self._what) from None
+
     def close(self, farewell: Callable[[_Owner], Coroutine[Any, Any, None]]) -> None:
         """The last work; nothing happens where none was ever begun."""
-        if not self._closed and self._process_id == os.getpid():
-            self.run(farewell)
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-        self._closed = True
+        with self._lock_here():
+            if self._closed:
+                return
+            self._closed = True
+            if self._process_id != os.getpid():
+                return
+        try:
+            asyncio.run_coroutine_threadsafe(farewell(self._owner), self._loop).result()
+        finally:
+            self._end(self._loop, self._thread)
 
     def _ready(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
+        with self._lock_here():
             if self._closed:
-                raise RuntimeError("it was closed")
+                raise ClientClosedError(self._what)
             if self._process_id != os.getpid():
                 self._start()
             return self._loop
 
     def _start(self) -> None:
-        self._loop = (loop_factory() or asyncio.new_event_loop)()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="rocketq-client", daemon=True)
-        self._thread.start()
-        self._owner = self._make()
+        loop = (loop_factory() or asyncio.new_event_loop)()
+        thread = threading.Thread(target=loop.run_forever, name="rocketq-client", daemon=True)
+        thread.start()
+        try:
+            owner = self._make()
+            if self._begin is not None:
+                asyncio.run_coroutine_threadsafe(self._begin(owner), loop).result()
+        except BaseException:
+            self._end(loop, thread)
+            raise
+        self._loop, self._thread, self._owner = loop, thread, owner
         self._process_id = os.getpid()
+
+    def _end(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    def _lock_here(self) -> threading.Lock:
+        """A thread of the parent may have held the lock when this process was forked off."""
+        if self._process_id not in (-1, os.getpid()) and not self._closed:
+            self._lock = threading.Lock() if self._lock.locked() else self._lock
+        return self._lock
+
+    def _refuse_own_thread(self) -> None:
+        if self._process_id == os.getpid() and threading.current_thread() is self._thread:
+            raise RuntimeError("it would wait for itself: use the asynchronous one inside of callbacks on its loop")
+
+
+async def _cancel_others() -> None:
+    """Nothing is left running when the loop ends."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()
 
 
 class Facade(Generic[_Owner, _Target]):

@@ -1,0 +1,170 @@
+"""Several messages in one request: cut to size, encoded, and gathered by themselves while others are on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, Generic, TypeVar
+
+from rocketq.client.core.messages import Message, Outgoing
+from rocketq.client.errors import MessageInvalidError
+from rocketq.errors import ConfigError
+from rocketq.protocol.names import RETRY_PREFIX, Property
+
+BATCH_BYTES_MAX: Final = 1 << 20
+STORED_BYTES: Final = 91 + 24 + 64
+"""What a stored message has more than an element, at most: fixed fields, IPv6 hosts, what brokers add."""
+
+_HEAD = Struct(">iiiii")
+_PROPERTIES = Struct(">h")
+
+
+def batch_fault(messages: Sequence[Message]) -> str | None:
+    """Why these cannot be one batch; None when they can."""
+    if not messages:
+        return "a batch needs a message"
+    for message in messages:
+        if not isinstance(message, Message):
+            return f"a Message was expected, not {type(message).__name__}"
+        if message.topic != messages[0].topic:
+            return f"a batch has one topic, not {messages[0].topic} and {message.topic}"
+        if message.wait != messages[0].wait:
+            return "messages of a batch wait alike"
+        if message.is_delayed:
+            return "messages of a batch cannot be delayed"
+    if isinstance(messages[0].topic, str) and messages[0].topic.startswith(RETRY_PREFIX):
+        return "a retry topic takes no batches"
+    return None
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    if (fault := batch_fault(messages)) is not None:
+        raise MessageInvalidError(fault)
+
+
+def encode_element(outgoing: Outgoing) -> bytes:
+    """One message of a batch; its properties are known to be short enough."""
+    body, properties = outgoing.body, outgoing.properties.encode()
+    head = _HEAD.pack(22 + len(body) + len(properties), 0, 0, outgoing.flag, len(body))
+    return b"".join((head, body, _PROPERTIES.pack(len(properties)), properties))
+
+
+def stored_bytes(element: bytes, topic: str) -> int:
+    """About what a broker needs for it, and counts against its limit."""
+    return len(element) + STORED_BYTES + len(topic)
+
+
+def split(sizes: Iterable[int], bytes_max: int) -> Iterator[tuple[int, int]]:
+    """[first, end) of consecutive elements that fit one request; one that is too large for any stands alone."""
+    first = at = total = 0
+    for size in sizes:
+        if at > first and total + size > bytes_max:
+            yield first, at
+            first, total = at, 0
+        total += size
+        at += 1
+    if at > first:
+        yield first, at
+
+
+def batch_request(elements: Sequence[bytes], *, wait: bool) -> Outgoing:
+    """The batch as one request carries it. Brokers add its properties to each message, so it has only what it must."""
+    properties = "" if wait else f"{Property.WAIT}\x01false\x02"
+    return Outgoing(body=b"".join(elements), sys_flag=0, properties=properties, unique_key="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batching:
+    """Sends that are under way at the same time share requests.
+
+    A request goes when it has `count_max` messages or `bytes_max` bytes, or `linger_ms` after its first message. With
+    a linger of 0 it goes at once while fewer than `requests_max` requests of its kind are under way, and gathers
+    otherwise: so one who waits for each answer loses nothing, and many at once need few requests.
+    """
+
+    linger_ms: int = 0
+    count_max: int = 1_000
+    bytes_max: int = 256 << 10
+    requests_max: int = 4
+
+    def __post_init__(self) -> None:
+        if self.linger_ms < 0 or self.count_max < 1 or self.bytes_max < 1 or self.requests_max < 1:
+            raise ConfigError("linger_ms is not negative; count_max, bytes_max and requests_max are at least 1")
+
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(slots=True)
+class _Gathered(Generic[_Item]):
+    items: list[_Item] = field(default_factory=list)
+    size_bytes: int = 0
+    first_ms: int = 0
+
+
+class Accumulator(Generic[_Item]):
+    """Which messages go together and when. Time comes in as an argument, what is to be sent goes out."""
+
+    def __init__(self, config: Batching) -> None:
+        self._config = config
+        self._gathered: dict[Hashable, _Gathered[_Item]] = {}
+        self._under_way: dict[Hashable, int] = {}
+
+    def add(self, key: Hashable, item: _Item, size_bytes: int, now_ms: int) -> list[_Item] | None:
+        """What is full with it, or would be too full, and goes now; ask `due` for the rest."""
+        gathered = self._gathered.get(key)
+        full = None
+        if gathered is None:
+            gathered = self._gathered[key] = _Gathered(first_ms=now_ms)
+        elif gathered.size_bytes + size_bytes > self._config.bytes_max:
+            full = gathered.items
+            gathered = self._gathered[key] = _Gathered(first_ms=now_ms)
+        gathered.items.append(item)
+        gathered.size_bytes += size_bytes
+        if full is None and len(gathered.items) >= self._config.count_max:
+            full = gathered.items
+            del self._gathered[key]
+        if full is not None:
+            self._under_way[key] = self._under_way.get(key, 0) + 1
+        return full
+
+    def due(self, now_ms: int) -> list[tuple[Hashable, list[_Item]]]:
+        """What goes now."""
+        config = self._config
+        ready = [
+            key
+            for key, gathered in self._gathered.items()
+            if self._under_way.get(key, 0) < config.requests_max and now_ms - gathered.first_ms >= config.linger_ms
+        ]
+        for key in ready:
+            self._under_way[key] = self._under_way.get(key, 0) + 1
+        return [(key, self._gathered.pop(key).items) for key in ready]
+
+    def next_ms(self) -> int | None:
+        """When `due` has something by the passing of time alone; None when nothing waits for time."""
+        waiting = [
+            gathered.first_ms + self._config.linger_ms
+            for key, gathered in self._gathered.items()
+            if self._under_way.get(key, 0) < self._config.requests_max
+        ]
+        return min(waiting, default=None)
+
+    def ended(self, key: Hashable) -> None:
+        """A request of this kind got its answer, or none."""
+        left = self._under_way.get(key, 0) - 1
+        if left > 0:
+            self._under_way[key] = left
+        else:
+            self._under_way.pop(key, None)
+
+    def drain(self) -> list[tuple[Hashable, list[_Item]]]:
+        """Everything, because it is over."""
+        left = [(key, gathered.items) for key, gathered in self._gathered.items()]
+        self._gathered.clear()
+        for key, _ in left:
+            self._under_way[key] = self._under_way.get(key, 0) + 1
+        return left
+
+    def __len__(self) -> int:
+        return sum(len(gathered.items) for gathered in self._gathered.values())
