@@ -63,7 +63,7 @@ class Calling:
         held.begin(call.messages, call.begun_ms)
         if self._hooks:
             call.event = ConsumeEvent(group=call.context.group, queue=call.context.queue, messages=call.messages)
-            self._tell(call.event, "before")
+            self._tell(call.event, "before_consume")
         return True
 
     def end(self, call: Call) -> None:
@@ -72,7 +72,7 @@ class Calling:
             verdict = self.verdict(call)
             call.event.outcome, call.event.elapsed_ms = verdict.outcome, verdict.elapsed_ms
             call.event.error = verdict.error
-            self._tell(call.event, "after")
+            self._tell(call.event, "after_consume")
 
     def verdict(self, call: Call) -> Verdict:
         return judge(call.returned, call.error, call.elapsed_ms, self._timeout_ms)

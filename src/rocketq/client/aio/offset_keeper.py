@@ -58,6 +58,10 @@ class OffsetKeeper:
         self.table.learn(queue, offset)
         return offset
 
+    async def peek(self, queue: MessageQueue) -> int | None:
+        """What the store has, for somebody who only wants to know."""
+        return await self._store.load(self._group, queue)
+
     async def save(self, queues: Collection[MessageQueue] | None = None) -> bool:
         """What changed, of these queues or of all; False when some could not be saved and stay for the next time."""
         changed = self.table.unsaved(queues)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rocketq.client.aio.listener_calls import Listener
 from rocketq.client.aio.offset_store import OffsetStore
 from rocketq.client.aio.push_engine import PushEngine
 from rocketq.client.aio.session import Session, SessionConfig
 from rocketq.client.core.consumer_config import PushConfig
-from rocketq.client.core.namespaces import Namespace
 from rocketq.client.core.routes import queue_order
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscription_table import SubscriptionTable, make_subscription
@@ -62,11 +61,13 @@ class AsyncPushConsumer:
         self.config = config if orderly is None else replace(config, orderly=orderly)
         if not callable(listener):
             raise ConfigError(f"a listener is called, {type(listener).__name__} cannot be")
-        check_group(group)
+        check_consumer_group(group)
+        if session is not None and (name_servers is not None or session_config is not None):
+            raise ConfigError("a consumer shares a session, or makes one of its own: not both")
         self._listener = listener
         self._owns_session = session is None
         self.session = session if session is not None else Session(name_servers, config=session_config)
-        self._namespace = Namespace(self.session.config.namespace)
+        self._namespace = self.session.namespace
         self.group = self._namespace.group(group)
         """As brokers know it."""
         self._subscriptions = SubscriptionTable()
@@ -160,12 +161,13 @@ class AsyncPushConsumer:
         owned = [queue for queue in engine.queues.owned() if queue.topic != retries] if engine is not None else []
         return tuple(sorted((self._namespace.plain_queue(queue) for queue in owned), key=queue_order))
 
-    def health(self) -> Mapping[MessageQueue, QueueHealth]:
-        """Of every queue that is ours now."""
+    def health(self) -> Mapping[str, Any]:
+        """For `session.health()`: every queue that is ours, with a QueueHealth each."""
+        told = {"kind": "push consumer", "group": self._namespace.plain(self.group), "paused": self._paused}
         if self._engine is None:
-            return {}
+            return {**told, "assignment": {}}
         now_ms, table = self.session.clock.monotonic_ms(), self._engine.keeper.table
-        return {
+        queues = {
             self._namespace.plain_queue(held.queue): QueueHealth(
                 committed=table.get(held.queue),
                 held_count=held.count,
@@ -174,6 +176,7 @@ class AsyncPushConsumer:
             )
             for held in self._engine.queues.held()
         }
+        return {**told, "assignment": queues}
 
     async def commit(self) -> None:
         """Save the offsets reached now instead of within the next seconds."""
@@ -216,7 +219,7 @@ class AsyncPushConsumer:
         return await self._engine.consume_directly(message)
 
 
-def check_group(group: str) -> None:
+def check_consumer_group(group: str) -> None:
     """ConfigError for a name no broker would take."""
     if not isinstance(group, str):
         raise ConfigError(f"a group is a text, not {type(group).__name__}")

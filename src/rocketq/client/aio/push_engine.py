@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from rocketq.client.aio.consume_service import ConcurrentService, ServicePorts
+from rocketq.client.aio.consume_tracer import ConsumeTracer
 from rocketq.client.aio.direct_calls import call_directly
 from rocketq.client.aio.group_pulls import GroupPulls
 from rocketq.client.aio.listener_calls import Calling, Listener
@@ -23,6 +24,7 @@ from rocketq.client.aio.rebalancer import Rebalancer
 from rocketq.client.aio.send_backs import SendBacks
 from rocketq.client.aio.session import Session
 from rocketq.client.aio.sql_check import check_sql
+from rocketq.client.aio.trace import TraceCollector
 from rocketq.client.core.client_figures import ClientFigures
 from rocketq.client.core.consumer_config import PullConfig, PushConfig
 from rocketq.client.core.namespaces import Namespace
@@ -78,7 +80,13 @@ class PushEngine:
             from_where=config.from_where,
             from_time_ms=self._began_ms - HALF_AN_HOUR_MS if from_time_ms is None else from_time_ms,
         )
-        self._calling = Calling(listener, session.clock, config.hooks, config.consume_timeout_ms)
+        self._trace: TraceCollector | None = None
+        hooks = list(config.hooks)
+        if config.trace:
+            plain = self._namespace.plain(group)
+            self._trace = TraceCollector(session, plain, "CONSUME", topic=config.trace_topic)
+            hooks.append(ConsumeTracer(self._trace, session, plain))
+        self._calling = Calling(listener, session.clock, hooks, config.consume_timeout_ms)
         ports = PullPorts(
             session=session,
             group=group,
@@ -147,6 +155,8 @@ class PushEngine:
         await asyncio.gather(*tasks, return_exceptions=True)
         if not await self.queues.stop(wait_ms):
             log.warning("group %s: listeners still run; their messages come again elsewhere", self._group)
+        if self._trace is not None:
+            await self._trace.close()
         await self._session.members.leave(self._member)
 
     def announce(self, topic: str | None) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from rocketq.client.core.consume_results import ConsumeOutcome
 from rocketq.client.core.stored_messages import StoredMessage
@@ -21,8 +21,8 @@ class ConsumeEvent:
     outcome: ConsumeOutcome | None = None
     elapsed_ms: int = 0
     error: BaseException | None = None
-    note: object = None
-    """Of the hook's own, from `before` to `after`; hooks that share an event must not both use it."""
+    notes: dict[Any, Any] = field(default_factory=dict)
+    """The hooks' own, from before to after."""
 
     @property
     def success(self) -> bool:
@@ -30,11 +30,12 @@ class ConsumeEvent:
 
 
 class ConsumeHook(Protocol):
-    """Called on the event loop around each call of the listener; it must not block. What it raises is only logged."""
+    """Changes nothing. Called where the listener is: in its thread, or on the event loop, where it must not block.
+    What it raises is told to the log and goes no further."""
 
-    def before(self, event: ConsumeEvent) -> None: ...
+    def before_consume(self, event: ConsumeEvent) -> None: ...
 
-    def after(self, event: ConsumeEvent) -> None: ...
+    def after_consume(self, event: ConsumeEvent) -> None: ...
 
 
 class PullFilter(Protocol):

@@ -11,6 +11,7 @@ from rocketq.client.core.consume_hooks import ConsumeHook, PullFilter
 from rocketq.client.core.pull_window import PullWindow
 from rocketq.errors import ConfigError
 from rocketq.protocol.flags import ConsumeFromWhere, MessageModel
+from rocketq.protocol.names import TRACE_TOPIC
 
 
 def _within(value: int, low: int, high: int, name: str) -> None:
@@ -64,6 +65,9 @@ class PushConfig:
     """BROADCASTING: where offsets are kept, in `<offset_dir>/<group>/offsets.json`. None keeps them in memory."""
     hooks: Sequence[ConsumeHook] = ()
     filters: Sequence[PullFilter] = ()
+    trace: bool = False
+    """Tell the trace topic of every call of the listener."""
+    trace_topic: str = TRACE_TOPIC
     rebalance_interval_ms: int = 20_000
     persist_interval_ms: int = 5_000
     lock_interval_ms: int = 20_000
