@@ -13,7 +13,7 @@ from rocketq.kernel.send_frames import SendFrames, SendRoute
 from rocketq.model import Host, SysFlag
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import Perm, TopicFilterType
-from rocketq.protocol.frame import FrameDecoder, encode_command
+from rocketq.protocol.frame import FRAME_BYTES_MAX, FrameDecoder, encode_command
 from rocketq.protocol.headers.send import SendResponse
 from rocketq.protocol.names import SCHEDULE_TOPIC
 from rocketq.protocol.versions import V5_0_0
@@ -98,7 +98,7 @@ class HotFeed:
         out: bytes = frames.take_answers()
         commands = [each for low, high in frames.cold for each in self._decode(connection, state, data[low:high])]
         state.rest = data[consumed:]
-        if len(state.rest) > REST_BYTES_MAX:
+        if len(state.rest) > REST_BYTES_MAX or 4 <= len(state.rest) < 8:  # the kernel wants 8 to look at a length
             commands += self._decode(connection, state, state.rest)
             state.rest = b""
         self._settle(frames)
@@ -127,7 +127,7 @@ class HotFeed:
             pieces = _answer_pieces(self._store.config.store_host, config.region, config.trace_on)
             limit = self._store.config.message_bytes_max
             self._frames = SendFrames(
-                self._store.log.appender, pieces, config.cluster.encode(), limit, 16 << 20, V5_0_0
+                self._store.log.appender, pieces, config.cluster.encode(), limit, FRAME_BYTES_MAX - 4, V5_0_0
             )
         if version is not self._version:
             self._version = version
