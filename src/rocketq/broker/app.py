@@ -13,6 +13,7 @@ from rocketq.broker import wiring
 from rocketq.broker.config import BrokerConfig
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
+from rocketq.broker.delay_service import DelayService
 from rocketq.broker.figures import Figures
 from rocketq.broker.free_port import VIP_STEP, pick_port
 from rocketq.broker.group_table import GroupTable
@@ -27,6 +28,8 @@ from rocketq.broker.settings import Settings
 from rocketq.broker.state_keeper import StateKeeper
 from rocketq.broker.timers import Timers
 from rocketq.broker.topic_table import TopicTable, builtin_topics
+from rocketq.broker.transaction_checks import TransactionChecks
+from rocketq.broker.transaction_parts import open_transactions
 from rocketq.errors import StoreError, UnreachableError
 from rocketq.model import Host
 from rocketq.protocol.bodies.queues import DataVersion, KeyValues
@@ -96,6 +99,8 @@ class Broker:
                     raise
         await self.parts.registrar.start()
         self._start_timers()
+        self.parts.delays.start()
+        self.parts.checks.start()
         log.info("broker %s serves at %s", self.config.name, self.addr)
 
     async def stop(self, drain_ms: int = 3_000) -> None:
@@ -104,9 +109,11 @@ class Broker:
             return
         parts = self._parts
         await self._timers.stop()
+        await parts.delays.stop()
         await parts.registrar.stop()
         parts.polling.stop()
         await asyncio.gather(*(server.stop(drain_ms) for server in self._servers))
+        await parts.checks.stop()
         assert self._keeper is not None
         try:
             await self._keeper.save()
@@ -123,6 +130,7 @@ class Broker:
         store = await self._open_store(config)
         try:
             parts = self._assemble(config, store)
+            await asyncio.to_thread(parts.transactions.start)
             await self._serve(parts)
         except BaseException:
             for server in self._servers:
@@ -140,29 +148,34 @@ class Broker:
         clock, now_ms = self._clock, self._clock.now_ms()
         version = DataVersion().next(now_ms)
         settings = Settings(config, store.config, self._settings_path, version=version, reconfigure=store.reconfigure)
-        topics = TopicTable(builtin_topics(config.topic_rules(len(store.config.delays_ms))))
+        topics, offsets = TopicTable(builtin_topics(config.topic_rules(len(store.config.delays_ms)))), OffsetTable()
         registrar = Registrar(settings, topics, on_orders=self._take_orders)
+        files, figures = StateFiles(store.config.root, store.disk), Figures(config.cluster, now_ms)
+        producers: ProducerGroups[Connection] = ProducerGroups()
+        transactions = open_transactions(settings, topics, offsets, store, figures, clock)
         parts = wiring.Parts(
             settings=settings,
             topics=topics,
             groups=GroupTable(),
             consumers=ConsumerGroups(),
-            producers=ProducerGroups(),
-            offsets=OffsetTable(),
+            producers=producers,
+            offsets=offsets,
             positions=PullPositions(),
             locks=QueueLocks(config.lock_life_ms),
-            figures=Figures(config.cluster, now_ms),
-            files=StateFiles(store.config.root, store.disk),
+            figures=figures,
+            files=files,
             store=store,
             clock=clock,
             polling=LongPolling(
                 clock, lambda queue: store.max_offset(*queue), held_max=lambda: settings.config.held_pulls_max
             ),
+            delays=DelayService(store, files.delay_offsets, figures, clock),
             registrar=registrar,
+            transactions=transactions,
+            checks=TransactionChecks(transactions, producers, store, settings, clock),
         )
         self._keeper = StateKeeper(parts.files, topics, parts.groups, parts.offsets)
         self._keeper.load()
-        parts.files.delay_offsets.load()
         store.add_listener(parts.polling.on_queue_grown)
         topics.listeners.append(lambda table: registrar.announce())
         settings.listeners.append(self._settings_changed)
@@ -195,6 +208,7 @@ class Broker:
         self._timers.every(FIGURES_MS, self._tick)
         self._timers.every(RECHECK_MS, parts.polling.recheck)
         self._timers.every(HOUSEKEEPING_MS, self.keep_house)
+        self._timers.every(lambda: self.config.delay_save_interval_ms, parts.delays.save)
         self._timers.every(lambda: self.config.offset_save_interval_ms, keeper.save)
 
     # what it does by itself

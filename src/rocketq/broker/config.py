@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from rocketq.broker.placement import DelayRules
 from rocketq.broker.topic_table import TopicRules
 from rocketq.errors import ConfigError
-from rocketq.protocol.config_text import suggest_keys
+from rocketq.protocol.config_text import parse_value, suggest_keys
 from rocketq.protocol.names import TRACE_TOPIC
 from rocketq.store import StoreConfig
 
@@ -45,8 +46,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "sendMessageThreadPoolNums": "1",
     "serverWorkerThreads": "8",
     "storePathRootDir": "",
-    "storeReplyMessageEnable": "true",
-    "timerWheelEnable": "false",
     "transferMsgByHeap": "true",
     "useEpollNativeSelector": "false",
     "useTLS": "false",
@@ -91,6 +90,12 @@ class BrokerConfig:
     fast_failure: bool = option("brokerFastFailureEnable", True)
     send_wait_ms_max: int = option("waitTimeMillsInSendQueue", 200)
     sends_waiting_max: int = option("sendThreadPoolQueueCapacity", 10_000)
+
+    store_replies: bool = option("storeReplyMessageEnable", True)
+    delay_save_interval_ms: int = option("flushDelayOffsetInterval", 10_000)
+    timer_enabled: bool = option("timerWheelEnable", True)
+    timer_seconds_max: int = option("timerMaxDelaySec", 3 * 86_400)
+    recall_enabled: bool = option("recallMessageEnable", True)
 
     long_polling: bool = option("longPollingEnable", True)
     short_polling_ms: int = option("shortPollingTimeMills", 1_000)
@@ -153,6 +158,9 @@ class BrokerConfig:
     def register_period_ms(self) -> int:
         return min(max(self.register_interval_ms, 10_000), 60_000)
 
+    def delay_rules(self, levels: int) -> DelayRules:
+        return DelayRules(levels, timer_enabled=self.timer_enabled, timer_delay_ms_max=self.timer_seconds_max * 1000)
+
     def topic_rules(self, delay_levels: int) -> TopicRules:
         return TopicRules(
             cluster=self.cluster,
@@ -184,7 +192,9 @@ def _known_keys() -> frozenset[str]:
 def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
     """The known ones by our names; ConfigError names a bad one."""
     known = _fields_by_key()
-    return {known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known}
+    return {
+        known[key].name: parse_value(key, text, known[key].default) for key, text in settings.items() if key in known
+    }
 
 
 def store_keys() -> dict[str, str]:
@@ -205,16 +215,6 @@ def to_text(value: Any) -> str:
 
 def _fields_by_key() -> dict[str, Any]:
     return {item.metadata["key"]: item for item in fields(BrokerConfig)}
-
-
-def _parse(key: str, text: str, default: Any) -> Any:
-    text = text.strip()
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[text.lower()]
-        return type(default)(text)
-    except (KeyError, ValueError):
-        raise ConfigError(f"{key}={text!r} is not a {type(default).__name__}") from None
 
 
 def _legal_name(host_name: str) -> str:

@@ -116,11 +116,11 @@ def number(text: str | None, otherwise: int) -> int:
     return int(text) if text is not None and _NUMBER.fullmatch(text) else otherwise
 
 
-def half_of(message: NewMessage, sent: Mapping[str, str], *, unique_key: str) -> NewMessage:
+def half_of(message: NewMessage, sent: Mapping[str, str]) -> NewMessage:
     """What is stored of a message, sent with these properties, that is to be decided on later. It cannot be delayed as
-    well, and without a unique key it gets the given one: by its key a committed message is found again."""
+    well."""
     properties = {name: text for name, text in sent.items() if name not in _NOT_OF_CLIENTS}
-    properties.setdefault(Property.UNIQUE_KEY, unique_key)
+    properties.setdefault(Property.WAIT, "true")
     properties[Property.REAL_TOPIC] = message.topic
     properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
     return replace(

@@ -28,6 +28,7 @@ from rocketq.broker.half_messages import (
     committed,
     copy_of,
     given_up,
+    half_of,
     immunity_ms,
     op_for,
 )
@@ -37,7 +38,7 @@ from rocketq.broker.transaction_log import TransactionLog
 from rocketq.broker.transaction_replay import Floors, opened_from, replay
 from rocketq.model import NewMessage
 from rocketq.protocol.flags import TransactionState
-from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_OP_TOPIC, HALF_TOPIC
+from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_OP_TOPIC, HALF_TOPIC, Property
 from rocketq.protocol.properties import decode_properties
 from rocketq.store import AppendResult, AppendStatus
 
@@ -95,6 +96,7 @@ class Transactions:
         offsets: OffsetTable,
         now_ms: Callable[[], int],
         rules: Callable[[], CheckRules],
+        make_key: Callable[[], str] = lambda: "",
     ) -> None:
         self.ledger = TransactionLedger()
         self._log = source
@@ -102,6 +104,7 @@ class Transactions:
         self._offsets = offsets
         self._now_ms = now_ms
         self._rules = rules
+        self._make_key = make_key
         self._owed: deque[tuple[int, int | None, int | None]] = deque()  # ops the store had no room for
         self._floors: tuple[int, Floors] | None = None
         self.place: Callable[[NewMessage], NewMessage] = lambda message: message
@@ -118,10 +121,12 @@ class Transactions:
 
     # halves
 
-    def make_topics(self) -> None:
-        """Before the first half is stored."""
+    def prepare(self, message: NewMessage, properties: dict[str, str]) -> NewMessage:
+        """The half to be stored of a message with these properties; a unique key is added to them where it lacks."""
         for topic in (HALF_TOPIC, HALF_OP_TOPIC):
             self._topics.create_exactly(topic, 1, now_ms=self._now_ms())
+        properties.setdefault(Property.UNIQUE_KEY, self._make_key())
+        return half_of(message, properties)
 
     def prepared(self, message: NewMessage, result: AppendResult) -> None:
         """A half was stored."""

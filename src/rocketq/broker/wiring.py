@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
+from rocketq.broker.delay_service import DelayService
 from rocketq.broker.figures import Figures
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.handlers import (
@@ -21,9 +22,12 @@ from rocketq.broker.handlers import (
     pulls,
     refused,
     relays,
+    replies,
     resets,
+    send_back,
     sends,
     topics,
+    transactions,
 )
 from rocketq.broker.long_polling import LongPolling
 from rocketq.broker.producer_groups import ProducerGroups
@@ -32,6 +36,8 @@ from rocketq.broker.registration import Registrar
 from rocketq.broker.runtime_info import RuntimeInfo
 from rocketq.broker.settings import Settings
 from rocketq.broker.topic_table import TopicTable
+from rocketq.broker.transaction_checks import TransactionChecks
+from rocketq.broker.transactions import Transactions
 from rocketq.protocol.headers.pull import PullRequest
 from rocketq.remoting import Connection, Registry, Request
 from rocketq.runtime.clock import Clock
@@ -55,7 +61,10 @@ class Parts:
     store: Store
     clock: Clock
     polling: LongPolling[Request[PullRequest]]
+    delays: DelayService
     registrar: Registrar
+    transactions: Transactions
+    checks: TransactionChecks
 
 
 def membership_ports(parts: Parts) -> membership.MembershipPorts:
@@ -90,12 +99,12 @@ def bind_all_but_pulls(parts: Parts, dispatcher: Registry) -> None:
 
 
 def _bind_data(parts: Parts, dispatcher: Registry) -> None:
-    sends.handlers.bind(
-        dispatcher,
-        sends.SendPorts(
-            parts.settings, parts.topics, parts.groups, parts.store, parts.figures, parts.clock, random.randrange
-        ),
-    )
+    data = (parts.settings, parts.topics, parts.groups, parts.store, parts.figures, parts.clock, random.randrange)
+    send_ports = sends.SendPorts(*data, parts.transactions)
+    sends.handlers.bind(dispatcher, send_ports)
+    send_back.handlers.bind(dispatcher, send_back.SendBackPorts(*data))
+    replies.handlers.bind(dispatcher, replies.ReplyPorts(send_ports, parts.producers))
+    transactions.handlers.bind(dispatcher, transactions.TransactionPorts(parts.transactions, parts.store))
     offsets.handlers.bind(dispatcher, offsets.OffsetPorts(parts.offsets, parts.store))
     messages.handlers.bind(dispatcher, messages.MessagePorts(parts.store, parts.consumers))
 
@@ -146,6 +155,6 @@ def _bind_administration(parts: Parts, dispatcher: Registry) -> None:
     operations.handlers.bind(
         dispatcher,
         operations.OperationPorts(
-            parts.settings, runtime, parts.offsets, parts.files.delay_offsets, parts.store, parts.clock
+            parts.settings, runtime, parts.offsets, parts.delays.offsets, parts.store, parts.clock
         ),
     )

@@ -57,7 +57,7 @@ def stored(message: NewMessage, queue_offset: int = 5, log_offset: int = 500) ->
 
 
 def half(**more: str) -> Half:
-    return Half.of(stored(half_of(MESSAGE, {**SENT, **more}, unique_key="X")))
+    return Half.of(stored(half_of(MESSAGE, {**SENT, **more})))
 
 
 def test_a_half_is_out_of_sight_and_knows_where_it_belongs() -> None:
@@ -81,11 +81,6 @@ def test_what_only_brokers_may_say_is_left_out_and_a_half_is_never_delayed() -> 
         "ROCKETQ_RESUMED": "true",
     }
     assert half(**forged).properties == half().properties
-
-
-def test_a_half_without_a_unique_key_gets_one() -> None:
-    sent = {name: text for name, text in SENT.items() if name != "UNIQ_KEY"}
-    assert decode_properties(half_of(MESSAGE, sent, unique_key="X").properties)["UNIQ_KEY"] == "X"
 
 
 def test_a_copy_counts_and_names_the_first() -> None:

@@ -20,7 +20,8 @@ from rocketq.remoting import Refusal
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import FlushType, Store
 
-PLAN = SendPlan(NewMessage(topic="T", queue_id=0, body=b"b"), is_batch=False, waits=True, transaction_id=None)
+MESSAGE = NewMessage(topic="T", queue_id=0, body=b"b")
+PLAN = SendPlan(MESSAGE, 0, is_batch=False, waits=True, transaction_id=None)
 
 
 def ports(store: Store, clock: ManualClock, folder: Path, **given: object) -> SendPorts:

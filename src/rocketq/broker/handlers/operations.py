@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ from rocketq.protocol.config_text import decode_config
 from rocketq.protocol.headers.admin import BrokerConfigResponse, ReadModeRequest, ResetFlushOffsetRequest
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
-from rocketq.store import StateFile, Store
+from rocketq.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class OperationPorts:
     settings: Settings
     runtime: RuntimeInfo
     offsets: OffsetTable
-    delay_offsets: StateFile[DelayOffsets]
+    delay_offsets: Callable[[], DelayOffsets]
     store: Store
     clock: Clock
 
@@ -79,7 +80,7 @@ def all_offsets(request: Request[None], ports: OperationPorts) -> Reply:
 
 @handlers.on(RequestCode.GET_ALL_DELAY_OFFSET)
 def all_delay_offsets(request: Request[None], ports: OperationPorts) -> Reply:
-    return Reply(body=ports.delay_offsets.load())
+    return Reply(body=ports.delay_offsets())
 
 
 @handlers.on(RequestCode.SET_COMMITLOG_READ_MODE)

@@ -10,17 +10,29 @@ from typing import Final
 
 from rocketq.broker.figures import Figures
 from rocketq.broker.group_table import GroupTable
+from rocketq.broker.half_messages import HALF_PROPERTIES_BYTES_MAX
+from rocketq.broker.placement import TIMER_PROPERTIES, BadDelayError, place, store_as, without_orders
+from rocketq.broker.recall_handles import handle_of
 from rocketq.broker.settings import Settings
 from rocketq.broker.topic_table import TopicTable
+from rocketq.broker.transactions import Transactions
 from rocketq.model import Host, NewMessage, SysFlag
+from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import Perm, TopicFilterType, TopicSysFlag
-from rocketq.protocol.headers.messages import SendBackRequest
 from rocketq.protocol.headers.send import SendRequest, SendResponse
 from rocketq.protocol.messages import decode_batch
-from rocketq.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, Property, dlq_topic, topic_fault
-from rocketq.protocol.properties import decode_properties, encode_properties
+from rocketq.protocol.names import (
+    HALF_TOPIC,
+    NOT_FOR_CLIENTS,
+    RETRY_PREFIX,
+    TIMER_TOPIC,
+    Property,
+    dlq_topic,
+    topic_fault,
+)
+from rocketq.protocol.properties import decode_properties
 from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer
@@ -38,16 +50,20 @@ class SendPorts:
     clock: Clock
     pick: Callable[[int], int]
     """A number below the given one, by chance."""
+    transactions: Transactions | None = None
+    """Without it half messages are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendPlan:
-    """An admitted message."""
+    """An admitted message as it is to be stored; the answer names the queue that was asked for, wherever it waits."""
 
     message: NewMessage
+    queue_id: int
     is_batch: bool
     waits: bool
     transaction_id: str | None
+    recall_handle: str | None = None
 
 
 handlers: Handlers[SendPorts] = Handlers()
@@ -62,28 +78,29 @@ _CODES: Final = {
     AppendStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
     AppendStatus.PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
 }
-_TIMERS: Final = (Property.TIMER_DELAY_SECONDS, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
-_NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *_TIMERS)
+_NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *TIMER_PROPERTIES)
+_CLOSED_TOPICS: Final = NOT_FOR_CLIENTS | {TIMER_TOPIC}
+DEFAULT_RETRIES_MAX: Final = 16
 _HOST_BITS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
 
 @handlers.on(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 def send(request: Request[SendRequest], ports: SendPorts) -> TypedAnswer:
-    plan = _admit(request, ports)
+    plan = admit(request, ports)
     if plan.waits and ports.store.config.flush_type is FlushType.SYNC_FLUSH:
         return _append_durably(plan, ports, ports.clock.monotonic_ms())
+    return store_now(plan, ports)
+
+
+def store_now(plan: SendPlan, ports: SendPorts) -> Reply:
+    """Stored and answered without waiting for the disk; Refusal when it cannot be."""
     return _reply(plan, _append(plan, ports), ports)
-
-
-@handlers.on(RequestCode.CONSUMER_SEND_MSG_BACK)
-def send_back(request: Request[SendBackRequest], ports: SendPorts) -> Reply:
-    raise Refusal(ResponseCode.SYSTEM_ERROR, "redelivery is not there yet: consume the message again locally")
 
 
 # checks
 
 
-def _admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
+def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
     header, config = request.header, ports.settings.config
     if ports.clock.now_ms() < config.accept_sends_from_ms:
         raise _refusal(ports, ResponseCode.SYSTEM_ERROR, f"sends are accepted from {config.accept_sends_from_ms} on")
@@ -95,24 +112,53 @@ def _admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
     if is_batch:
         _refuse_in_batch(request.body, ports)
     else:
-        _refuse_undeliverable(header, properties, ports)
         properties.pop(Property.WAIT, None)
-        topic, queue_id = _redirect_exhausted(request, topic, queue_id, ports)
+        if _is_exhausted(request, topic, ports):
+            topic, queue_id, properties = _dead_letters(topic, ports), 0, without_orders(properties)
     properties[Property.CLUSTER] = config.cluster
     multi_tags = SysFlag.MULTI_TAGS if topic.filter_type is TopicFilterType.MULTI_TAG else 0
     message = NewMessage(
         topic=topic.topic,
         queue_id=queue_id,
         body=request.body,
-        properties=encode_properties(properties).removesuffix(b"\x02"),
         flag=header.flag,
         sys_flag=(header.sys_flag & ~_HOST_BITS) | multi_tags,
         born_ms=header.born_ms,
         born_host=Host.of(request.connection.peer_host, request.connection.peer_port),
         reconsume_times=header.reconsume_times,
     )
+    message = store_as(message, properties) if is_batch else _place(message, properties, ports)
     transaction_id = properties.get(Property.UNIQUE_KEY) if request.version >= V5_0_0 else None
-    return SendPlan(message, is_batch, waits, transaction_id)
+    return SendPlan(message, queue_id, is_batch, waits, transaction_id, handle_of(message, properties, config.name))
+
+
+def _place(message: NewMessage, properties: dict[str, str], ports: SendPorts) -> NewMessage:
+    """Where it is stored: a plain message in its own queue, a delayed one where it waits, a half one out of sight."""
+    prepared = properties.get(Property.TRANSACTION_PREPARED, "").lower() == "true" and message.reconsume_times == 0
+    if prepared and ports.settings.config.reject_transactions:
+        raise _refusal(ports, ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
+    state = message.sys_flag & SysFlag.TRANSACTION_MASK
+    if prepared:
+        return _prepare(message, properties, ports)
+    if state in (SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK):
+        remark = f"sysFlag {message.sys_flag} is of a half message, but {Property.TRANSACTION_PREPARED} is not true"
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, remark)
+    rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
+    try:
+        return place(message, properties, rules, ports.clock.now_ms())
+    except BadDelayError as error:
+        raise _refusal(ports, error.code, str(error)) from None
+
+
+def _prepare(message: NewMessage, properties: dict[str, str], ports: SendPorts) -> NewMessage:
+    """A message that is out of sight until it is decided on."""
+    if ports.transactions is None:
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, "a reply cannot be transactional")
+    half = ports.transactions.prepare(message, properties)
+    if len(half.properties) > HALF_PROPERTIES_BYTES_MAX:
+        remark = f"a half message has up to {HALF_PROPERTIES_BYTES_MAX} bytes of properties, not {len(half.properties)}"
+        raise _refusal(ports, ResponseCode.MESSAGE_ILLEGAL, remark)
+    return half
 
 
 def _find_topic(header: SendRequest, ports: SendPorts) -> TopicConfig:
@@ -122,7 +168,7 @@ def _find_topic(header: SendRequest, ports: SendPorts) -> TopicConfig:
         raise _refusal(ports, ResponseCode.NO_PERMISSION, f"broker {config.name} takes no messages at present")
     if topic is None and (fault := topic_fault(header.topic)) is not None:
         raise _refusal(ports, ResponseCode.SYSTEM_ERROR, fault)
-    if header.topic == SCHEDULE_TOPIC:
+    if header.topic in _CLOSED_TOPICS:
         raise _refusal(ports, ResponseCode.NO_PERMISSION, f"nobody may send to {header.topic}")
     if topic is None:
         topic = ports.topics.create_for_send(
@@ -158,23 +204,6 @@ def _choose_queue(header: SendRequest, topic: TopicConfig, ports: SendPorts) -> 
     return ports.pick(topic.write_queue_count)
 
 
-def _refuse_undeliverable(header: SendRequest, properties: dict[str, str], ports: SendPorts) -> None:
-    """Half and delayed messages wait for the part of the broker that delivers them."""
-    prepared = properties.get(Property.TRANSACTION_PREPARED, "").lower() == "true" and header.reconsume_times == 0
-    if prepared and ports.settings.config.reject_transactions:
-        raise _refusal(ports, ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
-    state = header.sys_flag & SysFlag.TRANSACTION_MASK
-    if prepared or state in (SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK):
-        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, "transactional messages are not there yet")
-    delay = properties.get(Property.DELAY, "0")
-    try:
-        delayed = int(delay) > 0
-    except ValueError:
-        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, f"{delay[:40]!r} is not a delay level") from None
-    if delayed or any(name in properties for name in _TIMERS):
-        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, "delayed messages are not there yet")
-
-
 def _refuse_in_batch(body: bytes, ports: SendPorts) -> None:
     """A batch cannot be delayed or prepared; what cannot be cut into messages is the store's to refuse."""
     if not any(name.encode() + b"\x01" in body for name in _NOT_IN_BATCHES):
@@ -185,21 +214,28 @@ def _refuse_in_batch(body: bytes, ports: SendPorts) -> None:
             raise _refusal(ports, ResponseCode.MESSAGE_ILLEGAL, "messages of a batch cannot be delayed or prepared")
 
 
-def _redirect_exhausted(
-    request: Request[SendRequest], topic: TopicConfig, queue_id: int, ports: SendPorts
-) -> tuple[TopicConfig, int]:
-    """A message that was retried often enough goes to the group's dead letters."""
+def _is_exhausted(request: Request[SendRequest], topic: TopicConfig, ports: SendPorts) -> bool:
+    """Whether a consumer sends again what was retried often enough."""
     if not topic.topic.startswith(RETRY_PREFIX):
-        return topic, queue_id
-    header, config, now_ms = request.header, ports.settings.config, ports.clock.now_ms()
+        return False
+    header, config = request.header, ports.settings.config
     name = topic.topic.removeprefix(RETRY_PREFIX)
-    group = ports.groups.find(name, auto_create=config.auto_create_groups, now_ms=now_ms)
+    group = ports.groups.find(name, auto_create=config.auto_create_groups, now_ms=ports.clock.now_ms())
     if group is None:
         raise _refusal(ports, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"consumer group {name} does not exist")
     asked = header.max_reconsume_times if request.version >= RETRY_LIMIT_SINCE else None
-    if header.reconsume_times < (group.retry_max if asked is None else asked):
-        return topic, queue_id
-    return ports.topics.create_exactly(dlq_topic(name), 1, now_ms=now_ms), 0
+    return header.reconsume_times >= retries_max(group, asked)
+
+
+def retries_max(group: GroupConfig, asked: int | None) -> int:
+    """How often a message is tried again: as the client says, or its group; -1 means the usual 16."""
+    limit = group.retry_max if asked is None else asked
+    return DEFAULT_RETRIES_MAX if limit == -1 else limit
+
+
+def _dead_letters(topic: TopicConfig, ports: SendPorts) -> TopicConfig:
+    name = dlq_topic(topic.topic.removeprefix(RETRY_PREFIX))
+    return ports.topics.create_exactly(name, 1, now_ms=ports.clock.now_ms())
 
 
 # the store
@@ -214,6 +250,8 @@ def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
     if result.status.stored:
         took_ms = ports.clock.monotonic_ms() - began_ms
         ports.figures.stored(plan.message.topic, len(result.log_offsets), result.size, took_ms)
+        if plan.message.topic == HALF_TOPIC and ports.transactions is not None:
+            ports.transactions.prepared(plan.message, result)
     else:
         ports.figures.traffic.put_failed()
     return result
@@ -264,11 +302,12 @@ def _reply(plan: SendPlan, result: AppendResult, ports: SendPorts) -> Reply:
     config = ports.settings.config
     header = SendResponse(
         message_id=result.message_id,
-        queue_id=plan.message.queue_id,
+        queue_id=plan.queue_id,
         queue_offset=result.queue_offset,
         transaction_id=plan.transaction_id,
         region=config.region,
         trace_on=config.trace_on,
+        recall_handle=plan.recall_handle,
     )
     return Reply(code, result.reason or None, header=header)
 
