@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from . import processes
 from .release import Release
 
 BROKER_NAME = "broker-a"
@@ -87,14 +88,7 @@ class JavaServer:
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
         command = [*self.release.java(heap_mb=self._heap_mb, home=home), main_class, "-c", str(conf)]
         with self.log.open("wb") as out:
-            self._process = subprocess.Popen(
-                command,
-                cwd=self._work,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env={"ROCKETMQ_HOME": str(home)},
-            )
+            self._process = processes.start(command, log=out, cwd=self._work, env={"ROCKETMQ_HOME": str(home)})
         try:
             self._await_ready()
         except BaseException:

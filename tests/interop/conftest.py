@@ -1,17 +1,42 @@
-"""Apache releases and NameServers for the tests: fetched and started once, skipped with a reason where that fails."""
+"""Apache releases and NameServers for the tests: fetched and started once, skipped with a reason where that fails.
+
+What servers and clients wrote into their logs during a test that failed is kept under build/interop-logs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from .apache import ApacheBroker, ApacheNameServer, free_broker_port
-from .release import ApacheUnavailable, obtain
+from .cache import Unavailable
+from .kept_logs import keep_logs
+from .release import obtain
 
 StartBroker = Callable[[str], ApacheBroker]
+KEPT_LOGS = Path(__file__).parents[2] / "build" / "interop-logs"
+_work_folder = pytest.StashKey[Path]()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _remember_work_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    request.session.stash[_work_folder] = tmp_path_factory.getbasetemp()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    work = item.session.stash.get(_work_folder, None)
+    if report.failed and work is not None:
+        kept = keep_logs(work, KEPT_LOGS / item.name, since=call.start)
+        if kept:
+            report.sections.append(("logs", "\n".join(map(str, kept))))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +49,7 @@ def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
             if version not in running:
                 try:
                     release = obtain(version)
-                except ApacheUnavailable as reason:
+                except Unavailable as reason:
                     pytest.skip(str(reason))
                 server = ApacheNameServer(release, work=tmp_path_factory.mktemp(f"nameserver-{version}-"))
                 running[version] = stack.enter_context(server)

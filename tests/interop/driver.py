@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from . import processes
 from .apache import ApacheBroker
 from .messages import Acknowledged, Place, Queue, Stored, View, by_place
 from .stream import Stream
@@ -27,12 +28,8 @@ def streaming(broker: ApacheBroker, *, prefix: str, threads: int = 4) -> Iterato
     """A client that goes on sending from several threads while the body runs."""
     error_log = broker.log.with_name("stream.log")
     with broker.log.with_name("stream.jsonl").open("w+b") as out, error_log.open("wb") as errors:
-        process = subprocess.Popen(
-            _command(broker, "stream", [f"prefix={prefix}", f"threads={threads}"]),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=errors,
-        )
+        command = _command(broker, "stream", [f"prefix={prefix}", f"threads={threads}"])
+        process = processes.start(command, log=errors, stdout=out)
         try:
             yield Stream(process, out.name)
         finally:

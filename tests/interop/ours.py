@@ -19,6 +19,7 @@ from rocketq.protocol.properties import decode_properties
 from rocketq.store import ReadStatus, Store, StoreConfig
 from rocketq.store.state_files import StateFiles
 
+from . import processes
 from .apache import SMALL_FILES
 from .expect import missing_keys
 from .messages import Acknowledged, Queue, Stored, View, by_place
@@ -134,7 +135,7 @@ def write_until_killed(root: Path, port: int, topic: str, count: int) -> list[Ac
     lines = root.with_name("our_writer.jsonl")
     with lines.open("wb") as out, root.with_name("our_writer.log").open("wb") as errors:
         environment = os.environ | {"PYTHONPATH": str(package.parent)}
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, env=environment)
+        process = processes.start(command, log=errors, stdout=out, env=environment)
         stream = Stream(process, str(lines))
         try:
             stream.await_count(count)

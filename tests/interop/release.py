@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import hashlib
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from .cache import Unavailable, cache_root, digest_of, fetch, made_once
 
 ARTIFACTS = ("rocketmq-namesrv", "rocketmq-broker", "rocketmq-client", "rocketmq-tools")
 DRIVER_SOURCES = Path(__file__).parent / "java"
 FETCH_SECONDS_MAX = 600
 COMPILE_SECONDS_MAX = 120
 
+ApacheUnavailable = Unavailable
+
 OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
 EXPORTED = ("jdk.internal.ref", "sun.nio.ch")
-
-
-class ApacheUnavailable(Exception):
-    """Why no Apache broker can be started here: the reason of a skip, not a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +56,13 @@ class Release:
 
 @functools.cache
 def obtain(version: str) -> Release:
-    """The release, ready to run; ApacheUnavailable says what is missing."""
+    """The release, ready to run; Unavailable says what is missing."""
     _require_jdk()
-    root = _cache_root() / version
-    root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / "lock"):
-        jars = _fetch(version, root)
-        return Release(version, jars, _compile(jars, root))
-
-
-def _cache_root() -> Path:
-    chosen = os.environ.get("ROCKETQ_APACHE_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "rocketq" / "apache"
+    root = cache_root() / version
+    jars = made_once(root / "lib", lambda partial: _fetch(version, root, partial))
+    sources = sorted(DRIVER_SOURCES.glob("*.java"))
+    driver = made_once(root / f"driver-{digest_of(sources)}", lambda partial: _compile(jars, sources, partial))
+    return Release(version, jars, driver)
 
 
 def _tool(name: str) -> str:
@@ -79,7 +70,7 @@ def _tool(name: str) -> str:
     at_home = Path(java_home) / "bin" / name
     found = str(at_home) if java_home and at_home.is_file() else shutil.which(name)
     if found is None:
-        raise ApacheUnavailable(f"no {name} was found (a JDK and Maven are needed)")
+        raise Unavailable(f"no {name} was found (a JDK and Maven are needed)")
     return found
 
 
@@ -87,38 +78,13 @@ def _require_jdk() -> None:
     said = subprocess.run([_tool("javac"), "-version"], capture_output=True, text=True, check=False, timeout=60)
     found = re.search(r"javac (\d+)", said.stdout + said.stderr)
     if found is None or int(found.group(1)) < 11:
-        raise ApacheUnavailable(f"a JDK of 11 or later is needed, javac says {(said.stdout + said.stderr).strip()!r}")
+        raise Unavailable(f"a JDK of 11 or later is needed, javac says {(said.stdout + said.stderr).strip()!r}")
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Two test runs must not fill the same cache folder at the same time."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _fetch(version: str, root: Path) -> Path:
-    jars = root / "lib"
-    if jars.is_dir():
-        return jars
-    partial = root / "lib.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+def _fetch(version: str, root: Path, target: Path) -> None:
     (root / "pom.xml").write_text(_pom(version), encoding="utf-8")
-    command = [_tool("mvn"), "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
-    try:
-        ran = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS_MAX)
-    except subprocess.TimeoutExpired:
-        raise ApacheUnavailable(f"Maven did not fetch {version} within {FETCH_SECONDS_MAX} s") from None
-    if ran.returncode != 0:
-        raise ApacheUnavailable(f"Maven could not fetch {version}: {_first_error(ran.stdout + ran.stderr)}")
-    partial.rename(jars)
-    return jars
-
-
-def _first_error(output: str) -> str:
-    lines = [line for line in output.splitlines() if "ERROR" in line] or output.splitlines() or ["no output"]
-    return lines[0][:300]
+    command = [_tool("mvn"), "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+    fetch(f"Apache RocketMQ {version}", command, cwd=root, seconds_max=FETCH_SECONDS_MAX)
 
 
 def _pom(version: str) -> str:
@@ -134,20 +100,10 @@ def _pom(version: str) -> str:
     )
 
 
-def _compile(jars: Path, root: Path) -> Path:
-    """The driver's classes; a folder per state of the sources, so that an edit is never missed."""
-    sources = sorted(DRIVER_SOURCES.glob("*.java"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    classes = root / f"driver-{digest}"
-    if classes.is_dir():
-        return classes
-    for stale in root.glob("driver-*"):
-        shutil.rmtree(stale)
-    partial = root / "driver.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+def _compile(jars: Path, sources: list[Path], target: Path) -> None:
     command = [_tool("javac"), "-nowarn", "-Xlint:none", "-proc:none", "-encoding", "UTF-8", "-cp", f"{jars}/*"]
     ran = subprocess.run(
-        [*command, "-d", str(partial), *map(str, sources)],
+        [*command, "-d", str(target), *map(str, sources)],
         capture_output=True,
         text=True,
         check=False,
@@ -155,4 +111,3 @@ def _compile(jars: Path, root: Path) -> Path:
     )
     if ran.returncode != 0:
         raise RuntimeError(f"the driver does not compile against {jars}:\n{ran.stdout}{ran.stderr}")
-    return partial.rename(classes)

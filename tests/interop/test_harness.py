@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from . import driver, expect
+from . import client_programs, driver, expect
+from .cache import Unavailable, made_once
+from .client_programs import Program
 from .conftest import StartBroker
-from .release import ApacheUnavailable, obtain
+from .kept_logs import keep_logs
+from .release import obtain
 
 pytestmark = pytest.mark.interop
 
@@ -70,7 +79,7 @@ def test_apache_serves_every_acknowledged_message_after_a_kill(apache: StartBrok
 def test_a_missing_jdk_is_a_reason_to_skip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(ApacheUnavailable, match="no javac was found"):
+    with pytest.raises(Unavailable, match="no javac was found"):
         obtain.__wrapped__("4.9.7")
 
 
@@ -83,5 +92,64 @@ def test_a_failing_maven_is_a_reason_to_skip(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("ROCKETQ_APACHE_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(ApacheUnavailable, match=r"Maven could not fetch 4\.9\.7: .*no route"):
+    with pytest.raises(Unavailable, match=r"RocketMQ 4\.9\.7 cannot be fetched: .*no route"):
         obtain.__wrapped__("4.9.7")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (client_programs.go, "no go was found"),
+        (client_programs.node, "no node was found"),
+        (client_programs.cpp, r"the C\+\+ client comes for Linux on x86-64 only"),
+    ],
+)
+def test_a_missing_toolchain_is_a_reason_to_skip(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Callable[[], Program], reason: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    with pytest.raises(Unavailable, match=reason):
+        make()
+
+
+def test_a_half_made_folder_is_not_taken_for_whole(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half").touch()
+        raise Unavailable("the line was cut")
+
+    with pytest.raises(Unavailable):
+        made_once(tmp_path / "thing", fail)
+    whole = made_once(tmp_path / "thing", lambda folder: (folder / "whole").touch())
+    assert [path.name for path in whole.iterdir()] == ["whole"]
+    assert made_once(tmp_path / "thing", fail) == whole
+
+
+def test_logs_of_a_failed_test_are_kept(tmp_path: Path) -> None:
+    work, target = tmp_path / "work", tmp_path / "kept"
+    (work / "broker").mkdir(parents=True)
+    for name, text in (("broker/Broker.log", "booted"), ("old.log", "before"), ("store.bin", "data"), ("no.log", "")):
+        (work / name).write_text(text)
+    os.utime(work / "old.log", (1, 1))
+    (target / "stale").mkdir(parents=True)
+    assert keep_logs(work, target, since=2) == [target / "broker" / "Broker.log"]
+    assert [path.name for path in target.rglob("*") if path.is_file()] == ["Broker.log"]
+
+
+def test_a_child_does_not_outlive_the_run(tmp_path: Path) -> None:
+    """Goal: a run that is killed leaves no broker behind."""
+    script = (
+        "import sys, time; from pathlib import Path; from tests.interop import processes\n"
+        "child = processes.start([sys.executable, '-c', 'import time; time.sleep(600)'], log=open(sys.argv[1], 'wb'))\n"
+        "print(child.pid, flush=True); time.sleep(600)"
+    )
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", script, str(tmp_path / "child.log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}) as run:
+        assert run.stdout is not None
+        pid = int(run.stdout.readline())
+        run.kill()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,10 +1,11 @@
-// Ordinary producers and consumers of the Go client against any cluster: clients NAMESERVER TOPIC.
+// Ordinary producers and consumers of the Go client against any cluster: clients MODE NAMESERVER TOPIC.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,105 +16,222 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
+const (
+	waitMax = 60 * time.Second
+	sent    = 52
+	queues  = 4
+)
+
 func must(err error) {
 	if err != nil {
-		fmt.Println("error", err)
+		fmt.Fprintln(os.Stderr, "error", err)
 		os.Exit(1)
 	}
 }
 
-func wait(what string, ok func() bool) {
-	for end := time.Now().Add(40 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+func until(what string, holds func() bool) {
+	for end := time.Now().Add(waitMax); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			fmt.Println("timeout", what)
-			os.Exit(1)
+			must(fmt.Errorf("%s did not happen in time", what))
 		}
 	}
 }
 
-var laters sync.Map
+// shards sends a message with a number for a sharding key to the queue of that number, and others in turn.
+type shards struct{ inTurn producer.QueueSelector }
 
-func later() int {
+func (s shards) Select(message *primitive.Message, all []*primitive.MessageQueue, last string) *primitive.MessageQueue {
+	if number, err := strconv.Atoi(message.GetShardingKey()); err == nil {
+		return all[number%len(all)]
+	}
+	return s.inTurn.Select(message, all, last)
+}
+
+// member is a push consumer and what it was given: the queue of each body, and how often the order was broken.
+type member struct {
+	mu       sync.Mutex
+	queueOf  map[string]int
+	next     map[int]int64
+	disorder int
+	consumer rocketmq.PushConsumer
+}
+
+func (m *member) take(message *primitive.MessageExt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	queue := message.Queue.QueueId
+	if next, known := m.next[queue]; known && next != message.QueueOffset {
+		m.disorder++
+	}
+	m.next[queue] = message.QueueOffset + 1
+	m.queueOf[string(message.Body)] = queue
+}
+
+func (m *member) count(prefix string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	count := 0
-	laters.Range(func(any, any) bool { count++; return true })
+	for body := range m.queueOf {
+		if strings.HasPrefix(body, prefix) {
+			count++
+		}
+	}
 	return count
 }
 
-func collect(group, topic, addr, instance string, selector consumer.MessageSelector, orderly bool, model consumer.MessageModel) (rocketmq.PushConsumer, func() int) {
-	var mu sync.Mutex
-	seen := map[string]bool{}
-	c, err := rocketmq.NewPushConsumer(consumer.WithGroupName(group), consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{addr})),
-		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset), consumer.WithConsumerOrder(orderly), consumer.WithInstance(instance), consumer.WithConsumerModel(model))
+func (m *member) leave() { must(m.consumer.Shutdown()) }
+
+type clients struct {
+	nameserver, topic string
+	producer          rocketmq.Producer
+	members, rounds   int
+}
+
+func newClients(nameserver, topic string) *clients {
+	p, err := rocketmq.NewProducer(producer.WithGroupName("go-producer"), producer.WithRetry(0), producer.WithInstanceName("producer"),
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{nameserver})),
+		producer.WithQueueSelector(shards{producer.NewRoundRobinQueueSelector()}))
 	must(err)
-	must(c.Subscribe(topic, selector, func(ctx context.Context, msgs ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, m := range msgs {
-			seen[string(m.Body)] = true
-			if group == "go-all" && strings.HasPrefix(string(m.Body), "later-") {
-				laters.Store(string(m.Body), true)
-			}
+	must(p.Start())
+	return &clients{nameserver: nameserver, topic: topic, producer: p}
+}
+
+func (c *clients) member(group string, expression string, options ...consumer.Option) *member {
+	c.members++
+	m := &member{queueOf: map[string]int{}, next: map[int]int64{}}
+	options = append(options, consumer.WithGroupName(group), consumer.WithInstance(fmt.Sprintf("member-%d", c.members)),
+		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{c.nameserver})),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+	made, err := rocketmq.NewPushConsumer(options...)
+	must(err)
+	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: expression}
+	must(made.Subscribe(c.topic, selector, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		for _, message := range messages {
+			m.take(message)
 		}
 		return consumer.ConsumeSuccess, nil
 	}))
-	must(c.Start())
-	return c, func() int { mu.Lock(); defer mu.Unlock(); return len(seen) }
+	must(made.Start())
+	m.consumer = made
+	return m
 }
 
-func main() {
-	addr, topic := os.Args[1], os.Args[2]
-	p, err := rocketmq.NewProducer(producer.WithGroupName("go-p"), producer.WithNsResolver(primitive.NewPassthroughResolver([]string{addr})), producer.WithRetry(0), producer.WithInstanceName("gp"))
+func (c *clients) message(body, tag string) *primitive.Message {
+	return primitive.NewMessage(c.topic, []byte(body)).WithTag(tag).WithKeys([]string{"key-" + body})
+}
+
+func (c *clients) send(messages ...*primitive.Message) {
+	result, err := c.producer.SendSync(context.Background(), messages...)
 	must(err)
-	must(p.Start())
-	tags := []string{"TagA", "TagB"}
+	if result.Status != primitive.SendOK {
+		must(fmt.Errorf("answered %s", result))
+	}
+}
+
+// produce sends 20 at once, 10 asynchronously, 5 one-way, 10 in order, 7 in a batch; ten have TagB. The topic is new.
+func (c *clients) produce() {
 	for i := 0; i < 20; i++ {
-		m := primitive.NewMessage(topic, []byte(fmt.Sprintf("sync-%d", i)))
-		m.WithTag(tags[i%2]).WithKeys([]string{fmt.Sprintf("k%d", i)})
-		r, err := p.SendSync(context.Background(), m)
-		must(err)
-		if r.Status != primitive.SendOK {
-			fmt.Println("bad", r.String())
-		}
+		c.send(c.message(fmt.Sprintf("sync-%d", i), []string{"TagA", "TagB"}[i%2]))
 	}
-	var wg sync.WaitGroup
+	var waiting sync.WaitGroup
 	for i := 0; i < 10; i++ {
-		wg.Add(1)
-		must(p.SendAsync(context.Background(), func(ctx context.Context, r *primitive.SendResult, err error) { must(err); wg.Done() }, primitive.NewMessage(topic, []byte(fmt.Sprintf("async-%d", i))).WithTag("TagA")))
+		waiting.Add(1)
+		answered := func(_ context.Context, _ *primitive.SendResult, err error) { must(err); waiting.Done() }
+		must(c.producer.SendAsync(context.Background(), answered, c.message(fmt.Sprintf("async-%d", i), "TagA")))
 	}
-	wg.Wait()
+	waiting.Wait()
 	for i := 0; i < 5; i++ {
-		must(p.SendOneWay(context.Background(), primitive.NewMessage(topic, []byte(fmt.Sprintf("oneway-%d", i))).WithTag("TagA")))
+		must(c.producer.SendOneWay(context.Background(), c.message(fmt.Sprintf("oneway-%d", i), "TagA")))
+	}
+	for i := 0; i < 10; i++ {
+		c.send(c.message(fmt.Sprintf("ordered-%d", i), "TagA").WithShardingKey(strconv.Itoa(i % 2)))
 	}
 	batch := []*primitive.Message{}
 	for i := 0; i < 7; i++ {
-		batch = append(batch, primitive.NewMessage(topic, []byte(fmt.Sprintf("batch-%d", i))).WithTag("TagA"))
+		batch = append(batch, c.message(fmt.Sprintf("batch-%d", i), "TagA"))
 	}
-	_, err = p.SendSync(context.Background(), batch...)
-	must(err)
-	fmt.Println("sent 42")
-	all, n := collect("go-all", topic, addr, "a", consumer.MessageSelector{}, false, consumer.Clustering)
-	tagged, nt := collect("go-tag", topic, addr, "b", consumer.MessageSelector{Type: consumer.TAG, Expression: "TagB || TagC"}, false, consumer.Clustering)
-	ord, no := collect("go-ord", topic, addr, "c", consumer.MessageSelector{}, true, consumer.Clustering)
-	bc, nb := collect("go-bc", topic, addr, "d", consumer.MessageSelector{}, false, consumer.BroadCasting)
-	wait("all", func() bool { return n() == 42 })
-	wait("tagged", func() bool { return nt() == 10 })
-	wait("ordered", func() bool { return no() == 42 })
-	wait("broadcast", func() bool { return nb() == 42 })
-	fmt.Println("all", n())
-	fmt.Println("tagged", nt())
-	fmt.Println("ordered", no())
-	fmt.Println("broadcast", nb())
-	two, _ := collect("go-all", topic, addr, "e", consumer.MessageSelector{}, false, consumer.Clustering)
-	time.Sleep(2 * time.Second) // both are members for a while
-	must(all.Shutdown())
-	for i := 0; i < 8; i++ {
-		_, err := p.SendSync(context.Background(), primitive.NewMessage(topic, []byte(fmt.Sprintf("later-%d", i))))
-		must(err)
+	c.send(batch...)
+	fmt.Println("sent", sent)
+}
+
+func (c *clients) consume() {
+	all := c.member("go-all", "*")
+	tagged := c.member("go-tagged", "TagB || TagC")
+	ordered := c.member("go-ordered", "*", consumer.WithConsumerOrder(true))
+	copies := []*member{}
+	for i := 0; i < 2; i++ {
+		copies = append(copies, c.member("go-broadcast", "*", consumer.WithConsumerModel(consumer.BroadCasting)))
 	}
-	wait("rebalance", func() bool { return later() == 8 })
-	fmt.Println("later", later())
-	for _, c := range []rocketmq.PushConsumer{tagged, ord, bc, two} {
-		must(c.Shutdown())
+	until("consuming", func() bool {
+		return all.count("") >= sent && tagged.count("") >= 10 && ordered.count("") >= sent &&
+			copies[0].count("") >= sent && copies[1].count("") >= sent
+	})
+	queuesOfEven := map[int]bool{}
+	for i := 0; i < 10; i += 2 {
+		queuesOfEven[ordered.queueOf[fmt.Sprintf("ordered-%d", i)]] = true
 	}
-	must(p.Shutdown())
+	fmt.Println("all", all.count(""))
+	fmt.Println("tagged", tagged.count(""))
+	fmt.Println("ordered", ordered.count(""), len(queuesOfEven))
+	fmt.Println("disorder", ordered.disorder)
+	fmt.Println("broadcast", copies[0].count(""), copies[1].count(""))
+	for _, one := range append(copies, all, tagged, ordered) {
+		one.leave()
+	}
+}
+
+// rebalance has two members share the queues; when one leaves, the other takes all of them and what comes after.
+func (c *clients) rebalance() {
+	one, two := c.member("go-shared", "*"), c.member("go-shared", "*")
+	var shares []int
+	until("sharing", func() bool { shares = c.round(one, two); return shares[0] == 2 && shares[1] == 2 })
+	fmt.Println("shared", shares[0], shares[1])
+	left := time.Now()
+	two.leave()
+	until("taking over", func() bool { return c.round(one)[0] == queues })
+	fmt.Println("quick", time.Since(left) < 10*time.Second)
+	for i := 0; i < 20; i++ {
+		c.send(c.message(fmt.Sprintf("later-%d", i), "TagA"))
+	}
+	until("later messages", func() bool { return one.count("later-") == 20 })
+	fmt.Println("later", one.count("later-"))
+	one.leave()
+}
+
+// round sends one message to each queue; how many of them each member got, once they got all or a second is over.
+func (c *clients) round(members ...*member) []int {
+	c.rounds++
+	prefix := fmt.Sprintf("round-%d-", c.rounds)
+	for i := 0; i < queues; i++ {
+		c.send(c.message(prefix+strconv.Itoa(i), "TagA").WithShardingKey(strconv.Itoa(i)))
+	}
+	counts := make([]int, len(members))
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		total := 0
+		for i, one := range members {
+			counts[i] = one.count(prefix)
+			total += counts[i]
+		}
+		if total >= queues {
+			break
+		}
+	}
+	return counts
+}
+
+// resume has a group that was here before: it gets only what is new.
+func (c *clients) resume() {
+	for i := 0; i < 10; i++ {
+		c.send(c.message(fmt.Sprintf("new-%d", i), "TagA"))
+	}
+	one := c.member("go-all", "*")
+	until("new messages", func() bool { return one.count("new-") == 10 })
+	fmt.Println("again", one.count("sync-")+one.count("async-")+one.count("batch-"))
+	one.leave()
+}
+
+func main() {
+	all := newClients(os.Args[2], os.Args[3])
+	map[string]func(){"produce": all.produce, "consume": all.consume, "rebalance": all.rebalance, "resume": all.resume}[os.Args[1]]()
+	must(all.producer.Shutdown())
 }

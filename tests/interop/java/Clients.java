@@ -27,6 +27,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 /** Ordinary producers and consumers against any cluster: {@code Clients mode nameserver topic}. */
 public final class Clients {
     private static final long WAIT_MS_MAX = 60_000;
+    private static final int SENT = 95;
 
     private final String nameserver;
     private final String topic;
@@ -56,6 +57,9 @@ public final class Clients {
                 case "resume":
                     clients.resume(out);
                     break;
+                case "stay":
+                    clients.stay(out);
+                    break;
                 default:
                     throw new IllegalArgumentException(args[0]);
             }
@@ -80,7 +84,7 @@ public final class Clients {
         return new Message(topic, tag, "key-" + body, body.getBytes(StandardCharsets.UTF_8));
     }
 
-    /** 40 at once, 20 asynchronous, 10 one-way, 15 in a batch; every second one has TagB. The topic is new. */
+    /** 40 at once, 20 asynchronous, 10 one-way, 15 in a batch, 10 in order; 35 have TagB. The topic is new. */
     private void produce(java.io.PrintStream out) throws Exception {
         DefaultMQProducer producer = producer();
         for (int i = 0; i < 40; i++) {
@@ -111,8 +115,10 @@ public final class Clients {
             batch.add(message("batch-" + i, "TagA"));
         }
         require(producer.send(batch));
-        out.println("sent 85");
-        out.println("queues " + producer.fetchPublishMessageQueues(topic).size());
+        for (int i = 0; i < 10; i++) {
+            require(producer.send(message("ordered-" + i, "TagA"), (queues, sent, number) -> queues.get((Integer) number), i % 2));
+        }
+        out.println("sent " + SENT);
         Thread.sleep(500); // one-way messages are on their way
         producer.shutdown();
     }
@@ -145,6 +151,7 @@ public final class Clients {
         Set<String> all = new ConcurrentSkipListSet<>();
         Set<String> tagged = new ConcurrentSkipListSet<>();
         Set<String> ordered = new ConcurrentSkipListSet<>();
+        Set<Integer> queuesOfEven = new ConcurrentSkipListSet<>();
         Map<Integer, Long> last = new ConcurrentHashMap<>();
         AtomicInteger disorder = new AtomicInteger();
         List<Set<String>> copies = new ArrayList<>();
@@ -163,7 +170,11 @@ public final class Clients {
                 if (before != null && message.getQueueOffset() != before + 1) {
                     disorder.incrementAndGet();
                 }
-                ordered.add(new String(message.getBody(), StandardCharsets.UTF_8));
+                String body = new String(message.getBody(), StandardCharsets.UTF_8);
+                ordered.add(body);
+                if (body.matches("ordered-[02468]")) {
+                    queuesOfEven.add(message.getQueueId());
+                }
             }
             return ConsumeOrderlyStatus.SUCCESS;
         });
@@ -178,11 +189,11 @@ public final class Clients {
         for (DefaultMQPushConsumer each : consumers) {
             each.start();
         }
-        await(() -> all.size() >= 85 && tagged.size() >= 35 && ordered.size() >= 85 && copies.get(0).size() >= 85
-            && copies.get(1).size() >= 85);
+        await(() -> all.size() >= SENT && tagged.size() >= 35 && ordered.size() >= SENT && copies.get(0).size() >= SENT
+            && copies.get(1).size() >= SENT);
         out.println("all " + all.size());
         out.println("tagged " + tagged.size());
-        out.println("ordered " + ordered.size());
+        out.println("ordered " + ordered.size() + " " + queuesOfEven.size());
         out.println("disorder " + disorder.get());
         out.println("broadcast " + copies.get(0).size() + " " + copies.get(1).size());
         for (DefaultMQPushConsumer each : consumers) {
@@ -210,7 +221,7 @@ public final class Clients {
         lite.start();
         Set<String> bodies = new TreeSet<>();
         long deadline = System.currentTimeMillis() + WAIT_MS_MAX;
-        while (bodies.size() < 85 && System.currentTimeMillis() < deadline) {
+        while (bodies.size() < SENT && System.currentTimeMillis() < deadline) {
             for (MessageExt message : lite.poll(1_000)) {
                 bodies.add(new String(message.getBody(), StandardCharsets.UTF_8));
             }
@@ -231,7 +242,7 @@ public final class Clients {
         two.start();
         await(() -> owned(one) > 0 && owned(two) > 0 && owned(one) + owned(two) == 4);
         out.println("shared " + owned(one) + " " + owned(two));
-        await(() -> union(first, second) >= 85);
+        await(() -> union(first, second) >= SENT);
         long left = System.currentTimeMillis();
         two.shutdown();
         await(() -> owned(one) == 4);
@@ -273,6 +284,29 @@ public final class Clients {
         await(() -> bodies.stream().filter(body -> body.startsWith("new-")).count() == 10);
         out.println("again " + bodies.stream().filter(body -> !body.startsWith("new-") && !body.startsWith("later-")).count());
         consumer.shutdown();
+    }
+
+    /** A producer and a consumer at work until the input ends; for each line of it, how many deliveries there were. */
+    private void stay(java.io.PrintStream out) throws Exception {
+        DefaultMQProducer producer = producer();
+        producer.getDefaultMQProducerImpl().getmQClientFactory().sendHeartbeatToAllBrokerWithLock();
+        AtomicInteger deliveries = new AtomicInteger();
+        DefaultMQPushConsumer consumer = consumer("clients-live", "TagA || TagB");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            deliveries.addAndGet(messages.size());
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        require(producer.send(message("stay", "TagA")));
+        await(() -> owned(consumer) > 0 && deliveries.get() > 0);
+        producer.getDefaultMQProducerImpl().getmQClientFactory().sendHeartbeatToAllBrokerWithLock();
+        out.println("ready");
+        java.io.BufferedReader lines = new java.io.BufferedReader(new java.io.InputStreamReader(System.in));
+        while (lines.readLine() != null) {
+            out.println(deliveries.get());
+        }
+        consumer.shutdown();
+        producer.shutdown();
     }
 
     private interface Condition {
