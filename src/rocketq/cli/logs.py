@@ -6,6 +6,8 @@ import logging
 import logging.handlers
 from pathlib import Path
 
+from rocketq.errors import ConfigError
+
 LEVELS = ("debug", "info", "warning", "error")
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -14,10 +16,14 @@ _FILES_KEPT = 5
 
 
 def set_up_logs(level: str, file: Path | None) -> None:
+    """The file's folder is made when it is missing; ConfigError when the file cannot be written."""
     handler: logging.Handler = logging.StreamHandler()
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.handlers.RotatingFileHandler(
-            file, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES_KEPT, encoding="utf-8"
-        )
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handler = logging.handlers.RotatingFileHandler(
+                file, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES_KEPT, encoding="utf-8"
+            )
+        except OSError as error:
+            raise ConfigError(f"--log-file {file}: {error.strerror}") from None
     logging.basicConfig(level=level.upper(), format=_FORMAT, handlers=[handler], force=True)

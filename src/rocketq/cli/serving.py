@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import os
 import signal
+import threading
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import click
 
+from rocketq.errors import ConfigError
 from rocketq.remoting import run
+
+log = logging.getLogger(__name__)
+
+_STDIN: Final = 0
 
 
 class Servant(Protocol):
@@ -35,16 +43,21 @@ class HasProcesses(Protocol):
         ...
 
 
-def serve(servant: Servant, ready_file: Path | None) -> None:
-    """Returns after the stop; what keeps the start from succeeding is raised."""
-    run(_serve(servant, ready_file))
+def serve(servant: Servant, ready_file: Path | None, *, with_parent: bool = False) -> None:
+    """Returns after the stop; what keeps the start from succeeding is raised. `with_parent`: the stop comes with the
+    end of standard input too, so with that of the process at its other end, however it ended."""
+    run(_serve(servant, ready_file, with_parent))
 
 
-async def _serve(servant: Servant, ready_file: Path | None) -> None:
+async def _serve(servant: Servant, ready_file: Path | None, with_parent: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if with_parent:
+        _stop_with_parent(loop, stop)
+    if ready_file is not None:
+        _clear(ready_file)
     await servant.start()
     try:
         addresses = servant.addresses()
@@ -57,10 +70,31 @@ async def _serve(servant: Servant, ready_file: Path | None) -> None:
         await servant.stop()
 
 
+def _stop_with_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """A thread waits, since not every standard input can be waited for by a loop. It dies with the process."""
+
+    def wait() -> None:
+        while os.read(_STDIN, 4096):
+            pass  # nothing is expected there but the end
+        log.warning("the process that started this one is gone: stopping")
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(stop.set)
+
+    threading.Thread(target=wait, name="rocketq-parent", daemon=True).start()
+
+
+def _clear(ready_file: Path) -> None:
+    """One that a killed process left behind says nothing; a place that cannot be written to is told now."""
+    try:
+        ready_file.parent.mkdir(parents=True, exist_ok=True)
+        ready_file.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--ready-file {ready_file}: {error.strerror}") from None
+
+
 def _announce(addresses: dict[str, str], pids: dict[str, int], ready_file: Path | None) -> None:
     """The file appears whole, so that whoever waits for it reads all of it."""
     if ready_file is not None:
-        ready_file.parent.mkdir(parents=True, exist_ok=True)
         scratch = ready_file.with_name(ready_file.name + ".tmp")
         scratch.write_text(json.dumps({"addresses": addresses, "pids": pids}))
         scratch.replace(ready_file)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
 from rocketq.errors import ConfigError
+from rocketq.protocol.config_text import parse_value, suggest_keys
 
 TLS_PREFIX: Final = "tls."
 _KV_PATH = Path.home() / "namesrv" / "kvConfig.json"
@@ -53,24 +54,21 @@ def unknown_keys(settings: Mapping[str, str]) -> list[str]:
     return [key for key in settings if key not in _fields_by_key() and not key.startswith(TLS_PREFIX)]
 
 
+def describe_unknown(keys: Iterable[str]) -> str:
+    """Keys that mean nothing, each with the known one it looks like."""
+    return suggest_keys(keys, _fields_by_key())
+
+
 def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
     """The known ones by our names; ConfigError names a bad one."""
     known = _fields_by_key()
-    return {known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known}
+    return {
+        known[key].name: parse_value(key, text, known[key].default) for key, text in settings.items() if key in known
+    }
 
 
 def _fields_by_key() -> dict[str, Any]:
     return {item.metadata["key"]: item for item in fields(NameServerConfig)}
-
-
-def _parse(key: str, text: str, default: Any) -> Any:
-    text = text.strip()
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[text.lower()]
-        return type(default)(text) if not isinstance(default, Path) else Path(text)
-    except (KeyError, ValueError):
-        raise ConfigError(f"{key}={text!r} is not a {type(default).__name__}") from None
 
 
 def _to_text(value: Any) -> str:

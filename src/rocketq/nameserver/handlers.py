@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from rocketq.errors import ConfigError
@@ -174,8 +175,9 @@ def register_topic(request: Request[headers.RegisterTopicRequest], ports: Ports)
 
 
 @handlers.on(RequestCode.PUT_KV_CONFIG)
-def put_kv(request: Request[headers.PutConfigRequest], ports: Ports) -> Reply:
-    ports.kv.put(request.header.namespace, request.header.key, request.header.value)
+async def put_kv(request: Request[headers.PutConfigRequest], ports: Ports) -> Reply:
+    header = request.header
+    await asyncio.to_thread(ports.kv.put, header.namespace, header.key, header.value)
     return Reply()
 
 
@@ -189,8 +191,8 @@ def get_kv(request: Request[headers.GetConfigRequest], ports: Ports) -> Reply:
 
 
 @handlers.on(RequestCode.DELETE_KV_CONFIG)
-def delete_kv(request: Request[headers.DeleteConfigRequest], ports: Ports) -> Reply:
-    ports.kv.delete(request.header.namespace, request.header.key)
+async def delete_kv(request: Request[headers.DeleteConfigRequest], ports: Ports) -> Reply:
+    await asyncio.to_thread(ports.kv.delete, request.header.namespace, request.header.key)
     return Reply()
 
 
@@ -208,9 +210,9 @@ def get_config(request: Request[None], ports: Ports) -> Reply:
 
 
 @handlers.on(RequestCode.UPDATE_NAMESRV_CONFIG)
-def update_config(request: Request[None], ports: Ports) -> Reply:
+async def update_config(request: Request[None], ports: Ports) -> Reply:
     try:
-        ports.settings.update(decode_config(request.body))
+        await asyncio.to_thread(ports.settings.update, decode_config(request.body))
     except ConfigError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return Reply()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 from rocketq.errors import DamagedStateError, RemoteProtocolError
@@ -21,11 +22,13 @@ class KvFile(Body):
 
 
 class KvConfig:
-    """What is put here survives a restart: a change counts once the file is written."""
+    """What is put here survives a restart: a change counts once the file is written. That waits for the disk, so it is
+    done on other threads, one at a time; reading needs no lock, for a table is replaced and never edited."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._table: Table = _load(path)
+        self._changing = threading.Lock()
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -36,11 +39,14 @@ class KvConfig:
         return None if table is None else dict(table)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        self._replace(namespace, {**self._table.get(namespace, {}), key: value})
+        with self._changing:
+            self._replace(namespace, {**self._table.get(namespace, {}), key: value})
 
     def delete(self, namespace: str, key: str) -> None:
-        if self.get(namespace, key) is not None:
-            self._replace(namespace, {name: value for name, value in self._table[namespace].items() if name != key})
+        with self._changing:
+            values = self._table.get(namespace, {})
+            if key in values:
+                self._replace(namespace, {name: value for name, value in values.items() if name != key})
 
     def _replace(self, namespace: str, values: dict[str, str]) -> None:
         table = {**self._table, namespace: values}

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+from typing import Any
 
-from rocketq.errors import RemoteProtocolError
+from rocketq.errors import ConfigError, RemoteProtocolError
 
 _ENTRY = re.compile(r"((?:[^\\=:\s]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|u|.)", re.DOTALL)
@@ -36,6 +39,26 @@ def decode_config(body: bytes) -> dict[str, str]:
 
 def format_config(settings: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def parse_value(key: str, text: str, default: Any) -> Any:
+    """A setting's value, of its default's type (None: a path); ConfigError names the key."""
+    text = text.strip()
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(default, int | float | Enum):
+            return type(default)(text)
+    except (KeyError, ValueError):
+        raise ConfigError(f"{key}={text!r} is not {_kind(default)}") from None
+    return Path(text) if default is None or isinstance(default, Path) else text
+
+
+def _kind(default: bool | float | Enum) -> str:
+    if isinstance(default, Enum):
+        return " or ".join(str(member.value) for member in type(default))
+    names = {bool: "true or false", int: "a whole number", float: "a number"}
+    return names[type(default)]
 
 
 def suggest_keys(unknown: Iterable[str], known: Collection[str]) -> str:

@@ -216,9 +216,53 @@ def test_when_one_broker_dies_all_is_stopped(tmp_path: Path, start: Start) -> No
     assert not Path(f"/proc/{pids['broker-0']}").exists()
 
 
+@over_loopback
+async def test_when_up_is_killed_its_brokers_stop_cleanly(tmp_path: Path, start: Start) -> None:
+    """Goal: nobody is left behind who holds ports and directories; what was sent is there at the next start."""
+    process = start(*up(tmp_path / "data", "--brokers", "2"))
+    note = process.note()
+    async with connected(note["addresses"]["broker-1"]) as (peer,):
+        assert (await send(peer, "Orphan", b"kept")).code == 0
+    process.kill()
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while any(is_running(note["pids"][name]) for name in ("broker-0", "broker-1")):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    for name in ("broker-0", "broker-1"):
+        assert not (tmp_path / "data" / name / "abort").exists(), "a clean stop removes it"
+    again = start(*up(tmp_path / "data", "--brokers", "2"))
+    async with connected(again.addresses()["broker-1"]) as (peer,):
+        assert [record.body for record in records(await pull(peer, "Orphan"))] == [b"kept"]
+    again.stop()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("brokers", [(), ("--brokers", "2")])
+def test_a_slip_in_a_key_is_told_once_with_what_was_meant(
+    tmp_path: Path, start: Start, brokers: tuple[str, ...]
+) -> None:
+    """Goal: one line, however many brokers there are; everything starts nevertheless."""
+    process = start(*up(tmp_path / "data", *brokers, "--set", "fileReservedTme=48", "--set", "nobodyKnows=1"))
+    process.note()
+    _, err = process.stop()
+    assert err.count("unknown settings are ignored") == 1
+    assert "fileReservedTme (did you mean fileReservedTime?), nobodyKnows" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        (["up", "--brokers", "2", "--set", "traceOn=perhaps"], 2, "traceOn='perhaps'"),
+        (["up", "--set", "flushDiskType=SOMETIMES"], 2, "flushDiskType"),
+        (["up", "--set", "fileReservedTime=-1"], 2, "fileReservedTime must not be negative"),
+        (["broker", "--set", "listenPort=many"], 2, "listenPort='many'"),
+        (["broker", "--log-file", "/dev/null/x/broker.log"], 2, "--log-file /dev/null/x/broker.log"),
         (["broker", "-c", "missing.conf"], 2, "missing.conf"),
         (["broker", "--set", "listenPort"], 2, "KEY=VALUE"),
         (["broker", "--set", "traceOn=perhaps"], 2, "traceOn"),

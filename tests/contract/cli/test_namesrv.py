@@ -108,3 +108,13 @@ def test_a_bad_setting_is_wrong_usage(tmp_path: Path, processes: list[Process]) 
     _, err = process.child.communicate(timeout=START_SECONDS_MAX)
     assert process.child.returncode == 2
     assert "missing.conf" in err
+
+
+def test_a_log_file_that_cannot_be_is_wrong_usage(tmp_path: Path, processes: list[Process]) -> None:
+    """Goal: folders on the way to it are made (as above); where that cannot be, one line says so."""
+    (tmp_path / "taken").write_text("a file, no folder")
+    process = Process(tmp_path, "--port", "0", "--log-file", str(tmp_path / "taken" / "namesrv.log"))
+    processes.append(process)
+    _, err = process.child.communicate(timeout=START_SECONDS_MAX)
+    assert process.child.returncode == 2
+    assert err.startswith("rocketq namesrv: --log-file")

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from rocketq.broker import Broker, BrokerConfig
 from rocketq.broker.app import kept_settings_path
-from rocketq.broker.config import unknown_keys
+from rocketq.broker.config import describe_unknown, unknown_keys
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.cli.settings_file import read_settings
@@ -61,6 +61,7 @@ class _Verbs(click.Group):
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when it serves.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
+@click.option("--with-parent", is_flag=True, hidden=True, help="Started by `rocketq up`: end with standard input.")
 @click.pass_context
 def broker(
     ctx: click.Context,
@@ -73,6 +74,7 @@ def broker(
     ready_file: Path | None,
     log_file: Path | None,
     log_level: str,
+    with_parent: bool,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM. It listens at its port and at its port - 2; its port + 1 is reserved.
 
@@ -82,11 +84,13 @@ def broker(
         if any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ctx.params):
             raise click.UsageError(f"options go behind {ctx.invoked_subcommand}")
         return
-    set_up_logs(log_level, log_file)
     try:
+        set_up_logs(log_level, log_file)
         flags = parse_changes(changes) | only_given(namesrvAddr=namesrv, bindAddress=host, listenPort=port)
         settings = gather_settings(config_file, data_dir, flags)
-        serve(_Servant(make_broker(settings, config_file)), ready_file)
+        if not with_parent:  # who started it has told already
+            warn_of_unknown(settings)
+        serve(_Servant(make_broker(settings, config_file)), ready_file, with_parent=with_parent)
     except RocketQError as error:
         click.echo(f"rocketq broker: {error}", err=True)
         sys.exit(USAGE if isinstance(error, ConfigError) else FAILED)
@@ -111,7 +115,7 @@ def parse_changes(changes: Iterable[str]) -> dict[str, str]:
 def gather_settings(
     config_file: Path | None, data_dir: Path | None, flags: dict[str, str], **defaults: str
 ) -> dict[str, str]:
-    """Weakest first: defaults, environment, file, changes made while running, flags. Says what it ignores."""
+    """Weakest first: defaults, environment, file, changes made while running, flags."""
     settings = dict(defaults)
     if "NAMESRV_ADDR" in os.environ:
         settings["namesrvAddr"] = os.environ["NAMESRV_ADDR"]
@@ -123,10 +127,12 @@ def gather_settings(
     kept = kept_settings_path(root)
     if kept.exists() and not keeps_changes(config_file):
         settings |= read_settings(kept)
-    settings |= flags | {"storePathRootDir": str(root)}
+    return settings | flags | {"storePathRootDir": str(root)}
+
+
+def warn_of_unknown(settings: dict[str, str]) -> None:
     if unknown := unknown_keys(settings):
-        log.warning("unknown settings are ignored: %s", ", ".join(unknown))
-    return settings
+        log.warning("unknown settings are ignored: %s", describe_unknown(unknown))
 
 
 def keeps_changes(config_file: Path | None) -> bool:
@@ -135,6 +141,7 @@ def keeps_changes(config_file: Path | None) -> bool:
 
 
 def make_broker(settings: dict[str, str], config_file: Path | None) -> Broker:
+    """ConfigError when a setting is none."""
     return Broker(
         BrokerConfig.from_java(settings),
         StoreConfig.from_java(settings, root=Path(settings["storePathRootDir"])),

@@ -14,7 +14,7 @@ from rocketq.cli.serving import serve
 from rocketq.cli.settings_file import read_settings
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.nameserver import NameServer, NameServerConfig
-from rocketq.nameserver.config import unknown_keys
+from rocketq.nameserver.config import describe_unknown, unknown_keys
 from rocketq.remoting import TlsConfig
 
 FAILED, USAGE = 1, 2
@@ -47,9 +47,9 @@ def namesrv(
     log_level: str,
 ) -> None:
     """Run a NameServer until Ctrl-C or SIGTERM."""
-    set_up_logs(log_level, log_file)
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     try:
+        set_up_logs(log_level, log_file)
         serve(_Servant(_make_server(config_file, given)), ready_file)
     except RocketQError as error:
         click.echo(f"rocketq namesrv: {error}", err=True)
@@ -59,7 +59,7 @@ def namesrv(
 def _make_server(config_file: Path | None, given: dict[str, Any]) -> NameServer:
     settings = read_settings(config_file) if config_file is not None else {}
     if unknown := unknown_keys(settings):
-        log.warning("unknown settings are ignored: %s", ", ".join(unknown))
+        log.warning("unknown settings are ignored: %s", describe_unknown(unknown))
     if config_file is not None:
         given = {"config_path": config_file, **given}  # changes on request are kept where the settings came from
     return NameServer(NameServerConfig.from_java(settings, **given), tls=TlsConfig.from_java(settings))

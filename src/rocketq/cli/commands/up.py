@@ -9,13 +9,22 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from rocketq.broker import Broker
 from rocketq.broker.free_port import pick_port
-from rocketq.cli.commands.broker import FAILED, USAGE, gather_settings, make_broker, only_given, parse_changes
+from rocketq.cli.commands.broker import (
+    FAILED,
+    USAGE,
+    gather_settings,
+    make_broker,
+    only_given,
+    parse_changes,
+    warn_of_unknown,
+)
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.errors import ConfigError, RocketQError
@@ -83,9 +92,14 @@ class BrokerProcess:
         self._ready_file.parent.mkdir(parents=True, exist_ok=True)
         self._ready_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "rocketq", "broker", *self._arguments, "--ready-file", str(self._ready_file)]
-        # its own session: Ctrl-C reaches us alone, and we stop them in order
+        # its own session: Ctrl-C reaches us alone, and we stop them in order; its standard input ends when we do, even
+        # when we are killed, and then it stops by itself
         self._process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
+            *command,
+            "--with-parent",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
         )
 
     async def wait_ready(self) -> None:
@@ -191,11 +205,12 @@ def up(
     log_level: str,
 ) -> None:
     """Run a NameServer and a broker until Ctrl-C or SIGTERM; messages are kept in the data directory."""
-    set_up_logs(log_level, log_file)
     try:
+        set_up_logs(log_level, log_file)
         if brokers is None:
             flags = parse_changes(changes) | only_given(bindAddress=host, listenPort=broker_port)
             settings = gather_settings(config_file, data_dir / BROKER_NAME, flags, brokerName=BROKER_NAME)
+            warn_of_unknown(settings)
             name_server = _name_server(data_dir, settings.get("bindAddress", LOOPBACK), namesrv_port)
             serve(Together(name_server, settings, config_file), ready_file)
             return
@@ -204,6 +219,7 @@ def up(
         options = ["--host", host, "-n", f"{host}:{namesrv_port}", "--log-level", log_level]
         options += [part for change in changes for part in ("--set", change)]
         options += ["-c", str(config_file)] if config_file is not None else []
+        _check_settings(config_file, data_dir, changes)
         processes = _processes(_count(brokers), data_dir, host, port, log_file, options)
         fleet = Fleet(_name_server(data_dir, host, namesrv_port), processes)
         serve(fleet, ready_file)
@@ -211,6 +227,13 @@ def up(
     except RocketQError as error:
         click.echo(f"rocketq up: {error}", err=True)
         sys.exit(USAGE if isinstance(error, ConfigError) else FAILED)
+
+
+def _check_settings(config_file: Path | None, data_dir: Path, changes: Iterable[str]) -> None:
+    """What all brokers are told is checked here, once and before any of them starts."""
+    settings = gather_settings(config_file, data_dir / BROKER_NAME, parse_changes(changes))
+    warn_of_unknown(settings)
+    make_broker(settings, config_file)
 
 
 def _name_server(data_dir: Path, host: str, port: int) -> NameServer:
