@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from rocketq.errors import ConfigError
 from rocketq.model import Host
+from rocketq.protocol.config_text import parse_value
 
 PAGE_BYTES = 4096
 UNIT_BYTES = 20
@@ -100,7 +101,7 @@ class StoreConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", Path(self.root))
         if isinstance(self.flush_type, str):
-            object.__setattr__(self, "flush_type", _parse("flushDiskType", self.flush_type, FlushType.ASYNC_FLUSH))
+            object.__setattr__(self, "flush_type", parse_value("flushDiskType", self.flush_type, FlushType.ASYNC_FLUSH))
         for item in fields(self):
             _require_type(item.metadata.get("key", item.name), getattr(self, item.name), item.default)
         rounded = -(-self.queue_file_bytes // UNIT_BYTES) * UNIT_BYTES
@@ -175,7 +176,9 @@ class StoreConfig:
 
 def _read_java(settings: Mapping[str, str]) -> dict[str, Any]:
     known = {item.metadata["key"]: item for item in fields(StoreConfig) if "key" in item.metadata}
-    return {known[key].name: _parse(key, text, known[key].default) for key, text in settings.items() if key in known}
+    return {
+        known[key].name: parse_value(key, text, known[key].default) for key, text in settings.items() if key in known
+    }
 
 
 def _require_type(key: str, value: object, default: object) -> None:
@@ -193,19 +196,3 @@ def _require_type(key: str, value: object, default: object) -> None:
 def require(condition: bool, message: str) -> None:
     if not condition:
         raise ConfigError(message)
-
-
-def _parse(key: str, text: str, default: Any) -> Any:
-    text = text.strip()
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(default, FlushType):
-            return FlushType(text)
-        if isinstance(default, int):
-            return int(text)
-        if isinstance(default, float):
-            return float(text)
-    except (KeyError, ValueError):
-        raise ConfigError(f"{key}={text!r} is not a {type(default).__name__}") from None
-    return Path(text) if default is None else text

@@ -69,7 +69,7 @@ def test_no_key_of_apaches_is_claimed_twice() -> None:
 @pytest.mark.parametrize(
     ("key", "text", "complaint"),
     [
-        ("mappedFileSizeCommitLog", "1 GiB", "mappedFileSizeCommitLog='1 GiB' is not a int"),
+        ("mappedFileSizeCommitLog", "1 GiB", "mappedFileSizeCommitLog='1 GiB' is not a whole number"),
         ("messageIndexEnable", "yes", "messageIndexEnable"),
         ("flushDiskType", "LATER", "flushDiskType"),
         ("diskSpaceWarningLevelRatio", "much", "diskSpaceWarningLevelRatio"),
