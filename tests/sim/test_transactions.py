@@ -99,7 +99,7 @@ class World:
         queue_id, born_ms = self.chance.randrange(4), self.clock.now_ms()
         message = NewMessage(topic="Orders", queue_id=queue_id, body=b"%d" % number, born_ms=born_ms, born_host=HOST)
         self.sent[key] = sent
-        half = half_of(message, properties, unique_key="")
+        half = half_of(message, properties)
         result = self.store.append(half)
         if result.status.stored:
             self.transactions.prepared(half, result)

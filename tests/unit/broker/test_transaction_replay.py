@@ -56,7 +56,7 @@ def test_halves_apache_left_undecided_are_open(name: str, kept: Floors, checks: 
 def put(store: MemoryStore, number: int) -> Half:
     sent = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": f"U{number}"}
     message = NewMessage(topic="Orders", queue_id=0, body=b"%d" % number, born_ms=number, born_host=HOST)
-    result = store.append(half_of(message, sent, unique_key=""))
+    result = store.append(half_of(message, sent))
     record = store.message_at(result.log_offset)
     assert record is not None
     return Half.of(record)
