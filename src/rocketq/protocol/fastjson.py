@@ -55,11 +55,7 @@ def loads(data: bytes | str) -> Any:
     """Read one document in fastjson's dialect; RemoteProtocolError, with the position, when it is not one."""
     text = data if isinstance(data, str) else _decode(data)
     try:
-        value = (
-            json.loads(text, strict=False, parse_float=_finite, parse_constant=_no_constant)
-            if text
-            else _fail("empty", 0)
-        )
+        value = _STRICT.decode(text) if text else _fail("empty", 0)
     except RecursionError:
         raise RemoteProtocolError(f"JSON nested deeper than {NESTING_MAX}") from None
     except ValueError:
@@ -104,6 +100,9 @@ def _finite(text: str) -> float:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
+
+
+_STRICT = json.JSONDecoder(strict=False, parse_float=_finite, parse_constant=_no_constant)
 
 
 def _check_nesting(text: str, value: Any) -> None:

@@ -16,6 +16,7 @@ from rocketq.protocol.command import JAVA_MEMBERS, Command, HeaderForm
 from rocketq.protocol.fastjson import dumps, loads
 from rocketq.protocol.flags import Language
 
+_TEXTS = frozenset({str})
 _ABSENT: tuple[Any, ...] = (None, 0, "", {}, "JAVA", "JSON")  # what a missing member means
 
 
@@ -48,8 +49,26 @@ def decode_json_header(data: bytes, body: bytes) -> Command:
         ext_fields=_ext_in(members.get("extFields")),
         body=body,
         form=HeaderForm.JSON,
-        json_members=tuple(name for name in members if name in JAVA_MEMBERS and members[name] is not None),
+        json_members=_members_in(members),
     )
+
+
+_LANGUAGES = {language.name: language for language in Language}
+_usual_members: dict[tuple[str, ...], bool] = {}
+_USUAL_MAX = 64
+
+
+def _members_in(members: dict[Any, Any]) -> tuple[str, ...]:
+    """The members we know in their order. Few orders are in use, so whether one has others is remembered."""
+    names = tuple(members)
+    usual = _usual_members.get(names)
+    if usual is None:
+        usual = all(name in JAVA_MEMBERS for name in names)
+        if len(_usual_members) < _USUAL_MAX:
+            _usual_members[names] = usual
+    if usual and None not in members.values():
+        return names
+    return tuple(name for name in members if name in JAVA_MEMBERS and members[name] is not None)
 
 
 def _members(command: Command, values: dict[str, Any]) -> tuple[str, ...]:
@@ -67,6 +86,8 @@ def _ext_out(command: Command) -> dict[str, str] | None:
 
 def _number(members: dict[Any, Any], name: str) -> int:
     value = members.get(name)
+    if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF:
+        return value
     if value is None:
         return 0
     try:
@@ -80,9 +101,11 @@ def _number(members: dict[Any, Any], name: str) -> int:
 
 def _language(value: Any) -> Language:
     """By name or by number; what we do not know is OTHER."""
+    if type(value) is str:
+        return _LANGUAGES.get(value, Language.OTHER)
     try:
-        return Language[value] if isinstance(value, str) else Language(value)
-    except (KeyError, ValueError):
+        return Language(value)
+    except ValueError:
         return Language.OTHER
 
 
@@ -91,7 +114,7 @@ def _ext_in(value: Any) -> dict[str, str]:
         return {}
     if not isinstance(value, dict):
         raise RemoteProtocolError("extFields must be an object")
-    if all(type(item) is str for item in value.values()) and all(type(name) is str for name in value):
+    if {*map(type, value.values()), *map(type, value)} <= _TEXTS:
         return value
     return {_field_name(name): _text(item) for name, item in value.items() if item is not None}
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketq.client.aio.session import Session
 from rocketq.client.core.fault_latency import FaultLatency
@@ -41,8 +41,7 @@ class Target:
     masters: Mapping[str, str]
 
 
-@dataclass(slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """An answer that says the message is stored, and the queue that was asked for."""
 
     answer: Command
@@ -91,8 +90,9 @@ class SendPath:
         policy, left_ms = self._policy, timeout_ms
         for attempt in range(1, policy.attempts_max + 1):
             target = self._known(topic) or await self._target(topic, left_ms)
-            queue = self._choice.choose(target.queues, failed_broker, self._clock.monotonic_ms())
-            if queue.broker_name == failed_broker and attempts:
+            now_ms = self._clock.monotonic_ms() if self._faults is not None else 0
+            queue = self._choice.choose(target.queues, failed_broker, now_ms)
+            if queue.broker_name == failed_broker:
                 await asyncio.sleep(min(policy.pause_ms(attempt), left_ms) / 1000)  # it is the only one there is
             left_ms = timeout_ms - (self._clock.monotonic_ms() - began_ms)
             if left_ms <= 0:
