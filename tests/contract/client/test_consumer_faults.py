@@ -1,0 +1,261 @@
+"""Consumers while members, brokers and NameServers come and go: nothing is lost, order is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rocketq.client import (
+    AsyncProducer,
+    AsyncPushConsumer,
+    ConsumeContext,
+    Message,
+    MessageQueue,
+    SessionConfig,
+    StoredMessage,
+)
+from rocketq.errors import RocketQError
+from rocketq.testing.embedded import EmbeddedCluster
+from tests.contract.broker.test_cli import OPTIONS, Process
+
+from .consuming import QUICK, Remembers, fill, numbers, send, until
+from .kit import on_a_loop
+
+OFTEN = SessionConfig(route_life_ms=500, heartbeat_interval_ms=500, control_timeout_ms=1_000)
+CHURN_S = 8.0
+
+
+@pytest.fixture
+def own() -> Iterator[EmbeddedCluster]:
+    """A cluster that a test may break."""
+    with EmbeddedCluster(brokers=1) as running:
+        yield running
+
+
+class Log:
+    """What all members of a group got, in the order it happened."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[MessageQueue, list[int]] = defaultdict(list)
+        self.bodies: set[bytes] = set()
+        self.busy: dict[MessageQueue, object] = {}
+        self.clashes: list[MessageQueue] = []
+        self.count = 0
+
+    def listener(self, owner: object) -> object:
+        async def listen(messages: Sequence[StoredMessage], context: ConsumeContext) -> None:
+            if self.busy.setdefault(context.queue, owner) is not owner:
+                self.clashes.append(context.queue)
+            await asyncio.sleep(0.001)
+            self.busy.pop(context.queue, None)
+            for message in messages:
+                self.offsets[context.queue].append(message.queue_offset)
+                self.bodies.add(message.body)
+                self.count += 1
+
+        return listen
+
+    def skipped(self) -> dict[MessageQueue, list[int]]:
+        """Offsets that were delivered before one below them ever was: a repetition is none, a gap is."""
+        found: dict[MessageQueue, list[int]] = {}
+        for queue, offsets in self.offsets.items():
+            expected = 0
+            for offset in offsets:
+                if offset > expected:
+                    found.setdefault(queue, []).append(offset)
+                expected = max(expected, offset + 1)
+        return found
+
+
+async def keep_sending(addr: str, topic: str, stop: asyncio.Event) -> set[bytes]:
+    """Until told to stop; what brokers acknowledged."""
+    sent: set[bytes] = set()
+    async with AsyncProducer(f"P-{topic}"[:100], name_servers=addr, session_config=OFTEN) as producer:
+        number = 0
+        while not stop.is_set():
+            body = b"%d" % number
+            number += 1
+            with suppress(RocketQError):
+                await producer.send(Message(topic=topic, body=body), timeout_ms=1_000)
+                sent.add(body)
+            await asyncio.sleep(0.002)
+    return sent
+
+
+@pytest.mark.parametrize("orderly", [True, False], ids=["orderly", "concurrent"])
+@pytest.mark.slow
+def test_members_come_and_go_under_load(cluster: EmbeddedCluster, topic: str, group: str, orderly: bool) -> None:
+    """Goal: at least once; in order: no message before its predecessor, no queue with two owners at a time."""
+
+    async def run() -> None:
+        addr, chance, log = cluster.name_server_addr, random.Random(7), Log()
+        await fill(addr, topic, 0)
+        stop = asyncio.Event()
+        sending = asyncio.create_task(keep_sending(addr, topic, stop))
+        members: list[AsyncPushConsumer] = []
+
+        async def join() -> None:
+            name = object()
+            consumer = AsyncPushConsumer(
+                group,
+                log.listener(name),
+                name_servers=addr,
+                config=QUICK,
+                orderly=orderly,  # type: ignore[arg-type]
+            )
+            consumer.subscribe(topic)
+            await consumer.start()
+            members.append(consumer)
+
+        await join()
+        ends_s = asyncio.get_running_loop().time() + CHURN_S
+        while asyncio.get_running_loop().time() < ends_s:
+            if len(members) < 3 and (len(members) == 1 or chance.random() < 0.6):
+                await join()
+            else:
+                await members.pop(chance.randrange(len(members))).close()
+            await asyncio.sleep(chance.uniform(0.05, 0.6))
+        stop.set()
+        sent = await sending
+        await until(lambda: sent <= log.bodies, 20, lambda: f"{len(sent - log.bodies)} of {len(sent)} never came")
+        for member in members:
+            await member.close()
+        assert len(sent) > 500
+        if orderly:
+            assert log.clashes == []
+            assert log.skipped() == {}
+
+    asyncio.run(asyncio.wait_for(run(), 90))
+
+
+@on_a_loop
+async def test_a_broker_that_is_restarted_under_load(own: EmbeddedCluster, topic: str, group: str) -> None:
+    """Goal: consumption goes on by itself, and everything acknowledged arrives."""
+    addr, listener = own.name_server_addr, Remembers()
+    await fill(addr, topic, 0)
+    stop = asyncio.Event()
+    sending = asyncio.create_task(keep_sending(addr, topic, stop))
+    async with AsyncPushConsumer(group, listener, name_servers=addr, session_config=OFTEN, config=QUICK) as consumer:
+        consumer.subscribe(topic)
+        await listener.until(50)
+        for _ in range(2):
+            await asyncio.to_thread(own.restart_broker)
+            await listener.until(len(set(listener.bodies)) + 50)
+        stop.set()
+        sent = await sending
+        await until(lambda: sent <= set(listener.bodies))
+
+
+@on_a_loop
+async def test_a_name_server_that_is_restarted_under_load(own: EmbeddedCluster, topic: str, group: str) -> None:
+    """Goal: nothing of consumption needs a NameServer once it runs; later it is used again."""
+    addr, listener = own.name_server_addr, Remembers()
+    await fill(addr, topic, 0)
+    stop = asyncio.Event()
+    sending = asyncio.create_task(keep_sending(addr, topic, stop))
+    async with AsyncPushConsumer(group, listener, name_servers=addr, session_config=OFTEN, config=QUICK) as consumer:
+        consumer.subscribe(topic)
+        await listener.until(50)
+        await asyncio.to_thread(own.stop_name_server)
+        await listener.until(len(set(listener.bodies)) + 200)
+        assert len(consumer.assignment()) == 4
+        await asyncio.to_thread(own.start_name_server)
+        await asyncio.sleep(1.5)
+        await listener.until(len(set(listener.bodies)) + 200)
+        stop.set()
+        sent = await sending
+        await until(lambda: sent <= set(listener.bodies))
+
+
+@on_a_loop
+async def test_a_consumer_may_start_before_anything_else(topic: str, group: str, tmp_path: Path) -> None:
+    """Goal: with no broker there it waits, and consumes as soon as there is one."""
+    listener = Remembers()
+    with EmbeddedCluster(data_dir=tmp_path) as cluster:
+        addr = cluster.name_server_addr
+        await fill(addr, topic, 5)
+        await asyncio.to_thread(cluster.stop_broker)
+        async with AsyncPushConsumer(
+            group, listener, name_servers=addr, session_config=OFTEN, config=QUICK
+        ) as consumer:
+            consumer.subscribe(topic)
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(cluster.start_broker)
+            await listener.until(5)
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_under_load(own: EmbeddedCluster, topic: str, group: str, tmp_path: Path) -> None:
+    """Goal: kill -9 and start again on the same directory: all that was acknowledged arrives, in order per queue."""
+    name_server = own.name_server_addr
+    arguments = ["broker", "--namesrv", name_server, "--data-dir", str(tmp_path / "store")]
+
+    async def run() -> None:
+        log, stop = Log(), asyncio.Event()
+        process = Process(tmp_path, *arguments, "--port", "0", *OPTIONS)
+        (broker_addr,) = (await asyncio.to_thread(process.addresses)).values()
+        port = broker_addr.rpartition(":")[2]
+        await asyncio.to_thread(own.stop_broker)
+        await fill(name_server, topic, 0)
+        sending = asyncio.create_task(keep_sending(name_server, topic, stop))
+        consumer = AsyncPushConsumer(
+            group,
+            log.listener("one"),  # type: ignore[arg-type]
+            name_servers=name_server,
+            session_config=OFTEN,
+            config=replace(QUICK, pull_timeout_ms=5_000, hold_ms=1_000),
+            orderly=True,
+        )
+        consumer.subscribe(topic)
+        try:
+            async with consumer:
+                await until(lambda: len(log.bodies) > 100)
+                for _ in range(2):
+                    process.kill()
+                    before = len(log.bodies)
+                    process = Process(tmp_path, *arguments, "--port", port, *OPTIONS)
+                    await until(lambda before=before: len(log.bodies) > before + 100, 30)  # type: ignore[misc]
+                stop.set()
+                sent = await sending
+                await until(lambda: sent <= log.bodies, 20, lambda: len(sent - log.bodies))
+        finally:
+            stop.set()
+            process.kill()
+        assert log.skipped() == {}
+
+    asyncio.run(asyncio.wait_for(run(), 110))
+
+
+@on_a_loop
+async def test_listeners_that_fail_keep_nobody_from_consuming(cluster: EmbeddedCluster, topic: str, group: str) -> None:
+    """Goal: a listener that always raises in one queue's messages does not stop the others."""
+    addr = cluster.name_server_addr
+    await fill(addr, topic, 40)
+    good: set[bytes] = set()
+    lock = threading.Lock()
+
+    def listener(messages: Sequence[StoredMessage], context: ConsumeContext) -> None:
+        if context.queue.queue_id == 0:
+            raise ValueError("never this queue")
+        with lock:
+            good.update(message.body for message in messages)
+
+    config = replace(QUICK, suspend_ms=10)
+    async with AsyncPushConsumer(group, listener, name_servers=addr, config=config, orderly=True) as consumer:
+        consumer.subscribe(topic)
+        await until(lambda: len(good) == 30, otherwise=lambda: len(good))
+    assert good < numbers(0, 40)
+    again = Remembers()
+    async with AsyncPushConsumer(group, again, name_servers=addr, config=QUICK) as second:
+        second.subscribe(topic)
+        await again.until(10)
+    assert set(again.bodies) == numbers(0, 40) - good
+    await send(addr, topic, range(1))
