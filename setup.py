@@ -14,6 +14,7 @@ COMPILED_MODULES = [
     "queue_units",
     "index_units",
     "appender",
+    "filter_program",
     "reader",
     "scanner",
     "send_frames",

@@ -17,6 +17,7 @@ from struct import pack
 from typing import Any
 
 import rocketq.kernel
+from rocketq.filter import compile_sql
 from rocketq.kernel.appender import NO_QUEUE_ROOM, SEGMENT_FULL, Appender
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.index_units import IndexTail
@@ -62,6 +63,14 @@ VIEW_FIELDS = (
     *("body_at", "body_len", "topic_at", "topic_len", "properties_at", "properties_len"),
 )
 PAGE = mmap.PAGESIZE
+PROGRAMS = [
+    compile_sql(text)
+    for text in (
+        "DELAY > 5 OR TAGS = 'TagZZZZZZ' OR A IS NULL",
+        "KEYS NOT IN ('k1', 'x') AND DELAY BETWEEN 1 AND 50",
+        "TAGS < 1.5 OR A CONTAINS 'k'",
+    )
+]
 
 
 def guarded(data: bytes) -> memoryview:
@@ -381,6 +390,7 @@ class Driver:
         odd = self.rng.random() < 0.3
         unit_filter = (lambda code: asked.append(code) or code % 2 == 0) if odd else None
         record_filter = (lambda record: asked.append(digest(record)) or len(record) % 3 > 0) if odd else None
+        record_filter = record_filter or self.rng.choice((None, *PROGRAMS))
         first, stop = self.span(UNITS_PER_FILE)
         gone_until = self.rng.choice((0, 0, SEGMENT_BYTES, 5000))
         found, out = QueueRead(), []

@@ -43,6 +43,10 @@ HOT = {
         "RecordRows.put_properties",
         "is_said_again",
     ],
+    "filter_program": [
+        *(f"FilterProgram.{name}" for name in ("run", "find", "step", "push", "is_listed", "is_found")),
+        *("join", "equal", "compare", "order", "order_doubles", "convert", "to_integer", "to_double", "is_word_true"),
+    ],
     "scanner": ["Scanner.dispatch", "Scanner.dispatch_unit", "Scanner.count_keys", "is_torn", "has_key_hash"],
 }
 

@@ -22,6 +22,7 @@ MODULES = (
     "queue_units",
     "index_units",
     "appender",
+    "filter_program",
     "reader",
     "scanner",
     "send_frames",

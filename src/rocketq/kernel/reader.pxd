@@ -1,6 +1,7 @@
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, load_i32, load_i64
 from rocketq.kernel.buffers cimport MappedBuffer
+from rocketq.kernel.filter_program cimport TRUE, FilterProgram
 from rocketq.kernel.records cimport BAD_CRC, MESSAGE, RecordView
 
 from rocketq.kernel.queue_units cimport QueueTail

@@ -6,6 +6,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
+    from rocketq.kernel.filter_program import TRUE, FilterProgram
     from rocketq.kernel.primitives import equal_bytes, load_i32, load_i64
     from rocketq.kernel.queue_units import QueueTail
     from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
@@ -121,7 +122,8 @@ class QueueRead:
         """Walk units [first, stop) of a queue file and take what matches; NEED_SEGMENT when a mapping is missing.
 
         Records below `gone_until` were deleted. `tag_codes` is a set of tag hashes (or None for all); `unit_filter`
-        and `record_filter` are calls (or None) for what a hash cannot say. A record that says another topic, queue or
+        and `record_filter` are calls (or None) for what a hash cannot say; a `record_filter` that is a program runs
+        over the record's properties where they lie. A record that says another topic, queue or
         offset than its unit is as bad as a broken one.
         """
         index: cython.Py_ssize_t
@@ -130,6 +132,7 @@ class QueueRead:
         at: cython.Py_ssize_t
         state: cython.int
         segment: MappedBuffer
+        program: FilterProgram = record_filter if isinstance(record_filter, FilterProgram) else None
         self.reset()
         if first < 0 or stop * 20 > units.size:
             raise IndexError(f"units {first}..{stop} of a file of {units.size // 20}")
@@ -170,7 +173,11 @@ class QueueRead:
                 if state != BAD_CRC:
                     self.bad_units += 1
                 continue
-            if record_filter is not None and not record_filter(segment.bytes_at(at, size)):
+            if program is not None:
+                if program.run(segment.p, view.properties_at, view.properties_at + view.properties_len) != TRUE:
+                    self.filtered += 1
+                    continue
+            elif record_filter is not None and not record_filter(segment.bytes_at(at, size)):
                 self.filtered += 1
                 continue
             self._taken_offset[self.found] = log_offset

@@ -1,0 +1,8 @@
+"""Which messages a subscription lets through: tags, SQL92 conditions on properties, a bloom filter."""
+
+from rocketq.filter.bloom import BloomGeometry
+from rocketq.filter.errors import BadExpressionError
+from rocketq.filter.sql import compile_sql
+from rocketq.filter.tags import parse_tags, tag_code
+
+__all__ = ["BadExpressionError", "BloomGeometry", "compile_sql", "parse_tags", "tag_code"]
