@@ -175,7 +175,11 @@ class AsyncPullConsumer:
                 await self.session.close()
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(

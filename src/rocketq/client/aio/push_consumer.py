@@ -114,7 +114,11 @@ class AsyncPushConsumer:
                 await self.session.close()
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(
