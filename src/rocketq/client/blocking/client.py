@@ -1,0 +1,112 @@
+"""Routes and requests over blocking connections, with one connection per address."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from rocketq.client.aio.name_servers import parse_name_servers
+from rocketq.client.blocking.link import Link
+from rocketq.client.core.routes import broker_addr
+from rocketq.client.errors import NoQueueError
+from rocketq.errors import RemotingError, UnreachableError
+from rocketq.protocol.acl import Credentials, sign
+from rocketq.protocol.bodies.routes import TopicRoute
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.failures import failure_of
+from rocketq.protocol.headers.nameserver import RouteRequest
+from rocketq.protocol.headers.wire import Header
+from rocketq.protocol.requests import make_request
+from rocketq.remoting import ClientTls
+
+CONTROL_TIMEOUT_MS: Final = 3_000
+_DONE: Final = (ResponseCode.SUCCESS,)
+
+
+class BlockingClient:
+    """Belongs to one thread."""
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
+    ) -> None:
+        self._name_servers = list(parse_name_servers(name_servers))
+        self._credentials = credentials
+        self._tls = tls.context() if tls is not None else None
+        self._links: dict[str, Link] = {}
+        self._routes: dict[str, TopicRoute] = {}
+
+    def link(self, addr: str) -> Link:
+        link = self._links.get(addr)
+        if link is None:
+            link = self._links[addr] = Link(addr, tls=self._tls)
+        return link
+
+    def drop(self, addr: str) -> None:
+        """Forget a connection that failed; the next request makes a new one."""
+        if (link := self._links.pop(addr, None)) is not None:
+            link.close()
+
+    def signed(self, command: Command) -> Command:
+        return command if self._credentials is None else sign(command, self._credentials)
+
+    def call(
+        self,
+        addr: str,
+        header: Header,
+        *,
+        body: bytes = b"",
+        timeout_ms: int = CONTROL_TIMEOUT_MS,
+        accept: Collection[int] = _DONE,
+    ) -> Command:
+        """The answer; one whose code is not accepted is raised as the error it stands for."""
+        command = self.signed(make_request(header, opaque=0, body=body))
+        try:
+            answer = self.link(addr).exchange(command, timeout_ms)
+        except RemotingError:
+            self.drop(addr)
+            raise
+        if answer.code not in accept:
+            raise failure_of(answer, peer=addr)
+        return answer
+
+    def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
+        if fresh or topic not in self._routes:
+            self._routes[topic] = self._ask_route(topic)
+        return self._routes[topic]
+
+    def broker(self, topic: str, broker_name: str, *, broker_id: int = 0, fresh: bool = False) -> str:
+        """Where a broker of the topic is; NoQueueError when it is not there at present."""
+        addr = broker_addr(self.route(topic, fresh=fresh), broker_name, broker_id)
+        if addr is None:
+            raise NoQueueError(topic, f"broker {broker_name} is not there at present")
+        return addr
+
+    def close(self) -> None:
+        for addr in list(self._links):
+            self.drop(addr)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask_route(self, topic: str) -> TopicRoute:
+        failures = []
+        for addr in list(self._name_servers):
+            try:
+                answer = self.call(addr, RouteRequest(topic=topic, strict_json=True))
+                return TopicRoute.decode(answer.body)
+            except RemotingError as error:
+                failures.append(error)
+                self._name_servers.append(self._name_servers.pop(0))  # the next one is asked first from now on
+        reasons = "; ".join(map(str, failures))
+        raise UnreachableError(";".join(self._name_servers), f"no NameServer answered: {reasons}")

@@ -1,0 +1,88 @@
+"""One connection, used by one thread: requests out, answers in, several in flight."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from dataclasses import replace
+from typing import Final
+
+from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError, UnreachableError
+from rocketq.protocol.command import Command
+from rocketq.protocol.frame import FRAME_BYTES_MAX, decode_command, encode_command
+from rocketq.remoting.address import split_addr
+
+CONNECT_TIMEOUT_MS: Final = 3_000
+_BUFFER_BYTES: Final = 1 << 20
+
+
+class Link:
+    """Answers are matched by their opaque; requests of the peer are none of our business and dropped."""
+
+    def __init__(self, addr: str, *, tls: ssl.SSLContext | None = None, timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
+        self.addr = addr
+        host, port = split_addr(addr)
+        try:
+            plain = socket.create_connection((host, port), timeout_ms / 1000)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = tls.wrap_socket(plain) if tls is not None else plain
+        except OSError as error:
+            raise UnreachableError(addr, error.strerror or str(error) or type(error).__name__) from None
+        self._opaque = 0
+        self._early: dict[int, Command] = {}
+
+    def send(self, command: Command) -> int:
+        """Hand a request to the network; its opaque is what receive() gives back with the answer."""
+        self._opaque = self._opaque + 1 & 0x7FFFFFFF
+        try:
+            self._socket.sendall(encode_command(replace(command, opaque=self._opaque)))
+        except OSError as error:
+            raise ConnectionClosedError(self.addr, str(error)) from None
+        return self._opaque
+
+    def exchange(self, command: Command, timeout_ms: int) -> Command:
+        opaque, deadline_s = self.send(command), time.monotonic() + timeout_ms / 1000
+        while (answer := self._early.pop(opaque, None)) is None:
+            other = self._read(command.code, timeout_ms, deadline_s)
+            if other.is_response:
+                self._early[other.opaque] = other
+        return answer
+
+    def receive(self, code: int, timeout_ms: int) -> Command:
+        """The next answer to any request that was sent."""
+        if self._early:
+            return self._early.pop(next(iter(self._early)))
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        while True:
+            command = self._read(code, timeout_ms, deadline_s)
+            if command.is_response:
+                return command
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _read(self, code: int, timeout_ms: int, deadline_s: float) -> Command:
+        try:
+            size = int.from_bytes(self._exactly(4, deadline_s), "big", signed=True)
+            if not 4 < size <= FRAME_BYTES_MAX - 4:
+                raise RemoteProtocolError(f"{self.addr} announces a frame of {size} bytes")
+            return decode_command(bytes(self._exactly(size, deadline_s)))
+        except TimeoutError:
+            raise RequestTimeoutError(self.addr, code, timeout_ms) from None
+        except OSError as error:
+            raise ConnectionClosedError(self.addr, str(error)) from None
+
+    def _exactly(self, count: int, deadline_s: float) -> bytearray:
+        data = bytearray(count)
+        view, at = memoryview(data), 0
+        while at < count:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left_s)
+            got = self._socket.recv_into(view[at : at + _BUFFER_BYTES])
+            if got == 0:
+                raise ConnectionClosedError(self.addr, "the peer closed the connection")
+            at += got
+        return data

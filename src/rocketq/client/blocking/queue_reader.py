@@ -1,0 +1,170 @@
+"""The raw records of a stretch of a queue, several pulls in flight, over failures of brokers and lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rocketq.client.blocking.client import BlockingClient
+from rocketq.client.core.read_ahead import ReadAhead, Step
+from rocketq.client.errors import NoQueueError
+from rocketq.errors import RemotingError, RocketQError
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.failures import failure_of
+from rocketq.protocol.flags import ExpressionType, PullFlag
+from rocketq.protocol.headers.pull import PullRequest, PullResponse
+from rocketq.protocol.requests import make_request
+
+EVERYTHING: Final = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    group: str
+    expression: str = EVERYTHING
+    expression_type: str = ExpressionType.TAG
+    count_max: int = 4096
+    bytes_max: int = 1 << 20
+    depth: int = 6
+    timeout_ms: int = 10_000
+    retries: int = 5
+    retry_ms: int = 500
+
+
+class RangeGoneError(RocketQError):
+    """The broker does not hold what was to be read: [low, high) of the queue is missing."""
+
+    def __init__(self, queue: MessageQueue, low: int, high: int) -> None:
+        super().__init__(
+            f"{queue.topic} queue {queue.queue_id} of {queue.broker_name}: offsets {low} to {high - 1} are gone"
+        )
+        self.queue = queue
+        self.low = low
+        self.high = high
+
+
+class QueueReader:
+    """Reads [low, high) of a queue once; bodies come in queue order, each a run of whole records."""
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        queue: MessageQueue,
+        low: int,
+        high: int,
+        options: ReadOptions,
+        *,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._queue = queue
+        self._options = options
+        self._pause = pause
+        self._is_filtered = options.expression != EVERYTHING
+        self._low, self._high = low, high
+        self._broker_id = 0
+        self._addr: str | None = None
+        self._failures = 0
+        self._waiting: dict[int, Step] = {}
+        self._ahead = ReadAhead(
+            low,
+            high,
+            depth=1 if self._is_filtered else options.depth,  # where a filtered answer ends cannot be foreseen
+            count_max=options.count_max,
+            bytes_max=options.bytes_max,
+        )
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while not self._ahead.is_done:
+                try:
+                    self._advance()
+                except (RemotingError, NoQueueError) as error:
+                    self._bear(error)
+                yield from self._ahead.ready()
+        finally:
+            self._abandon()
+
+    def _advance(self) -> None:
+        """Send what is due, take one answer."""
+        addr = self._client.broker(
+            self._queue.topic, self._queue.broker_name, broker_id=self._broker_id, fresh=self._failures > 0
+        )
+        self._addr = addr
+        link = self._client.link(addr)
+        due = self._ahead.due()
+        while due:
+            step = due.pop(0)
+            try:
+                self._waiting[link.send(self._client.signed(self._request(step)))] = step
+            except RemotingError:
+                for each in (step, *due):
+                    self._ahead.failed(each)
+                raise
+        answer = link.receive(PullRequest.CODE, self._options.timeout_ms)
+        answered = self._waiting.pop(answer.opaque, None)
+        if answered is not None:
+            self._take(answered, answer, addr)
+            self._failures = 0
+
+    def _request(self, step: Step) -> Command:
+        options = self._options
+        header = PullRequest(
+            group=options.group,
+            topic=self._queue.topic,
+            queue_id=self._queue.queue_id,
+            queue_offset=step.low,
+            count_max=min(step.high - step.low, options.count_max),
+            sys_flag=int(PullFlag.SUBSCRIPTION),
+            subscription=options.expression,
+            expression_type=options.expression_type,
+            bytes_max=options.bytes_max,
+        )
+        return make_request(header, opaque=0)
+
+    def _take(self, step: Step, answer: Command, addr: str) -> None:
+        match answer.code:
+            case ResponseCode.SUCCESS | ResponseCode.PULL_RETRY_IMMEDIATELY:
+                header = PullResponse.decode(answer.ext_fields)
+                if header.next_offset <= step.low:
+                    raise RangeGoneError(self._queue, step.low, step.high)
+                body = answer.body if answer.code == ResponseCode.SUCCESS else b""
+                self._ahead.answered(step, body, header.next_offset)
+                self._broker_id = header.suggested_broker_id
+            case ResponseCode.PULL_OFFSET_MOVED:
+                header = PullResponse.decode(answer.ext_fields)
+                raise RangeGoneError(self._queue, step.low, min(max(header.min_offset, step.low + 1), step.high))
+            case ResponseCode.PULL_NOT_FOUND if self._broker_id != 0:
+                self._ahead.failed(step)  # a slave may lag behind what its master has
+                self._broker_id = 0
+            case ResponseCode.PULL_NOT_FOUND:
+                raise RangeGoneError(self._queue, step.low, step.high)
+            case _:
+                error = failure_of(answer, peer=addr)
+                self._ahead.failed(step)
+                if not error.retriable:
+                    raise error
+                self._bear(error)
+
+    def _bear(self, error: RocketQError) -> None:
+        """Begin again with what is missing, a little later; the failure itself after too many."""
+        self._failures += 1
+        if self._failures > self._options.retries:
+            raise error
+        self._abandon()
+        if self._addr is not None:
+            self._client.drop(self._addr)
+        self._broker_id = 0
+        self._pause(self._options.retry_ms / 1000)
+
+    def _abandon(self) -> None:
+        """Answers that are still on their way are not waited for: their connection goes."""
+        for step in self._waiting.values():
+            self._ahead.failed(step)
+        if self._waiting and self._addr is not None:
+            self._client.drop(self._addr)
+        self._waiting.clear()

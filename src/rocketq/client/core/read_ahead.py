@@ -1,0 +1,83 @@
+"""Reading a stretch of one queue with several pulls in flight: which to send, and in which order their answers count.
+
+The stretch is cut into steps of as many messages as one answer can hold, by the size messages have turned out to have.
+An answer that ends before its step does is followed by another pull for the rest. What comes out is in queue order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+FIRST_COUNT: Final = 256
+FILL: Final = 0.9
+"""Of the bytes of an answer, aimed at: sizes vary, and an overfull answer costs a second pull."""
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """A part [low, high) of the stretch; `low` moves as answers come."""
+
+    low: int
+    high: int
+    is_sent: bool = False
+    bodies: list[bytes] = field(default_factory=list)
+
+
+class ReadAhead:
+    """Pure: it is told of answers, and says what to pull next and what is ready."""
+
+    def __init__(self, low: int, high: int, *, depth: int, count_max: int, bytes_max: int) -> None:
+        self._next = low
+        self._high = high
+        self._depth = depth
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._count = min(FIRST_COUNT, count_max)
+        self._steps: deque[Step] = deque()
+
+    @property
+    def is_done(self) -> bool:
+        return not self._steps and self._next >= self._high
+
+    def due(self) -> list[Step]:
+        """Steps to pull now: each at its `low`, at most `high - low` messages."""
+        due = [step for step in self._steps if not step.is_sent]
+        while len(self._steps) < self._depth and self._next < self._high:
+            step = Step(self._next, min(self._next + self._count, self._high))
+            self._next = step.high
+            self._steps.append(step)
+            due.append(step)
+        for step in due:
+            step.is_sent = True
+        return due
+
+    def answered(self, step: Step, body: bytes, next_offset: int) -> None:
+        """The answer to a step's pull: messages up to `next_offset`."""
+        count = next_offset - step.low
+        if count > 0 and body:
+            self._learn(count, len(body), step.high - step.low)
+        if body:
+            step.bodies.append(body)
+        step.low = max(step.low, next_offset)
+        if self._depth == 1:
+            self._next = max(self._next, next_offset)  # a filtered answer may pass its step: nothing lies behind it yet
+        step.is_sent = step.low >= step.high
+
+    def failed(self, step: Step) -> None:
+        """No answer came: it is due again."""
+        step.is_sent = False
+
+    def ready(self) -> list[bytes]:
+        """The bodies that are complete in queue order, each handed out once."""
+        bodies: list[bytes] = []
+        while self._steps and self._steps[0].low >= self._steps[0].high:
+            bodies += self._steps.popleft().bodies
+        return bodies
+
+    def _learn(self, count: int, size_bytes: int, asked: int) -> None:
+        fitting = max(1, int(self._bytes_max * FILL / (size_bytes / count)))
+        if count < asked and size_bytes * 2 < self._bytes_max:
+            fitting = min(fitting, count)  # the broker has a smaller limit than we asked for
+        self._count = max(1, min(fitting, self._count_max))

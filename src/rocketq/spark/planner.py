@@ -1,0 +1,111 @@
+"""Which stretch of which queue each task reads: pure, and the same for the same offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rocketq.spark.offsets import Offsets, QueueKey
+
+LOST_SHOWN_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSlice:
+    """[low, high) of a queue: one task."""
+
+    queue: QueueKey
+    low: int
+    high: int
+
+    @property
+    def count(self) -> int:
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """What was to be read and is gone: aged out, or its queue was made anew and is shorter."""
+
+    queue: QueueKey
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.queue}: offsets {self.low} to {self.high - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    slices: tuple[QueueSlice, ...]
+    lost: tuple[LostRange, ...]
+
+    def describe_loss(self) -> str:
+        shown = "; ".join(map(str, self.lost[:LOST_SHOWN_MAX]))
+        more = len(self.lost) - LOST_SHOWN_MAX
+        return shown + (f"; and {more} more queues" if more > 0 else "")
+
+
+def plan(
+    start: Mapping[QueueKey, int],
+    end: Mapping[QueueKey, int],
+    bounds: Mapping[QueueKey, tuple[int, int]],
+    *,
+    rows_max: int | None = None,
+    slices_min: int | None = None,
+) -> Plan:
+    """Cut every queue's [start, end) into tasks, within the (min, max) of what brokers hold now."""
+    wanted, lost = [], []
+    for queue in sorted(end):
+        low, high = start.get(queue, bounds.get(queue, (0, 0))[0]), end[queue]
+        first, last = bounds.get(queue, (low, low))  # a queue that is gone holds nothing
+        kept_low, kept_high = min(max(low, first), high), max(min(high, last), min(low, high))
+        if low < kept_low:
+            lost.append(LostRange(queue, low, kept_low))
+        if kept_high < high and kept_high >= kept_low:
+            lost.append(LostRange(queue, max(kept_high, kept_low), high))
+        if kept_low < kept_high:
+            wanted.append(QueueSlice(queue, kept_low, kept_high))
+    return Plan(tuple(_cut(wanted, rows_max, slices_min)), tuple(lost))
+
+
+def _cut(slices: list[QueueSlice], rows_max: int | None, slices_min: int | None) -> list[QueueSlice]:
+    total = sum(each.count for each in slices)
+    if slices_min is not None and len(slices) < slices_min and total:
+        fair = -(-total // slices_min)
+        rows_max = fair if rows_max is None else min(rows_max, fair)
+    if rows_max is None:
+        return slices
+    return [
+        QueueSlice(each.queue, low, min(low + step, each.high))
+        for each in slices
+        for step in [_even_step(each.count, rows_max)]
+        for low in range(each.low, each.high, step)
+    ]
+
+
+def _even_step(count: int, rows_max: int) -> int:
+    """Rows of each piece when `count` is cut into as few equal pieces as keep within the limit."""
+    pieces = -(-count // rows_max)
+    return -(-count // pieces)
+
+
+def share_out(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], rows_max: int) -> Offsets:
+    """How far one batch of at most `rows_max` rows goes: each queue in proportion to what waits in it.
+
+    Every queue with something to read moves by one at least, as long as there are rows for it.
+    """
+    lags = {queue: max(0, end[queue] - start.get(queue, 0)) for queue in sorted(end)}
+    total = sum(lags.values())
+    if total <= rows_max:
+        return Offsets.of(end.items())
+    waiting = sorted((queue for queue, lag in lags.items() if lag), key=lambda queue: (-lags[queue], queue))
+    shares = dict.fromkeys(lags, 0) | dict.fromkeys(waiting[:rows_max], 1)
+    spare, still = rows_max - sum(shares.values()), total - sum(shares.values())
+    for queue in waiting if spare else ():
+        shares[queue] += (lags[queue] - 1) * spare // still
+    left = rows_max - sum(shares.values())
+    for queue in waiting[:left] if spare else ():  # less than one row for each was lost by rounding down
+        shares[queue] += shares[queue] < lags[queue]
+    return Offsets.of((queue, start.get(queue, 0) + share) for queue, share in shares.items())

@@ -1,0 +1,80 @@
+"""The blocking reader against a live broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketq.client import Admin, Message, Producer
+from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
+from rocketq.client.blocking.queue_reader import RangeGoneError
+from rocketq.errors import UnreachableError
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.messages import decode_records
+from rocketq.testing import EmbeddedCluster
+
+COUNT = 3_000
+
+
+@pytest.fixture(scope="module")
+def queue(rocketq_cluster: EmbeddedCluster) -> MessageQueue:
+    """A queue with COUNT messages."""
+    name_servers = rocketq_cluster.name_server_addr
+    with Admin(name_servers) as admin:
+        admin.topics.create("Blocking", queues=1)
+    with Producer("blocking-producer", name_servers=name_servers) as producer:
+        messages = [Message(topic="Blocking", body=b"%d" % n * 20, tag="AB"[n % 2]) for n in range(COUNT)]
+        return producer.send_batch(messages)[0].queue
+
+
+def read(
+    cluster: EmbeddedCluster, queue: MessageQueue, low: int, high: int, expression: str = "*", **options: int
+) -> list[int]:
+    with BlockingClient(cluster.name_server_addr) as client:
+        chosen = ReadOptions(group="blocking-readers", expression=expression, **options)  # type: ignore[arg-type]
+        bodies = list(QueueReader(client, queue, low, high, chosen))
+    return [record.queue_offset for body in bodies for record in decode_records(body)]
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_a_stretch_is_read_whole_and_in_order(
+    rocketq_cluster: EmbeddedCluster, queue: MessageQueue, depth: int
+) -> None:
+    """Goal: many small answers in flight at once, each message once, in queue order."""
+    found = read(rocketq_cluster, queue, 10, COUNT - 5, depth=depth, bytes_max=20_000)
+    assert found == list(range(10, COUNT - 5))
+
+
+def test_a_filter_is_the_brokers_work(rocketq_cluster: EmbeddedCluster, queue: MessageQueue) -> None:
+    """Goal: only what matches travels, gaps are no loss."""
+    found = read(rocketq_cluster, queue, 0, COUNT, "B")
+    assert [each for each in found if each < COUNT] == list(range(1, COUNT, 2))
+
+
+def test_what_the_broker_does_not_hold_is_an_error_that_says_what(
+    rocketq_cluster: EmbeddedCluster, queue: MessageQueue
+) -> None:
+    """Goal: a reader that is asked for more than there is does not end quietly with less."""
+    with pytest.raises(RangeGoneError, match=f"offsets {COUNT} to") as caught:
+        read(rocketq_cluster, queue, COUNT - 10, COUNT + 10)
+    assert caught.value.high == COUNT + 10
+
+
+def test_a_broker_that_comes_back_is_read_on(make_rocketq_cluster: object) -> None:
+    """Goal: a broker restart in the middle costs a pause, no message."""
+    cluster: EmbeddedCluster = make_rocketq_cluster()  # type: ignore[operator]
+    with Producer("p", name_servers=cluster.name_server_addr) as producer:
+        queue = producer.send(Message(topic="Restart", body=b"x" * 1000)).queue
+        for _ in range(4):
+            producer.send_batch([Message(topic="Restart", body=b"x" * 1000) for _ in range(250)], queue=queue)
+    with BlockingClient(cluster.name_server_addr) as client:
+        options = ReadOptions(group="g", bytes_max=20_000, depth=2, retry_ms=100, retries=50)
+        reader = iter(QueueReader(client, queue, 0, 1000, options))
+        bodies = [next(reader)]
+        cluster.restart_broker()
+        bodies += reader
+    assert [record.queue_offset for body in bodies for record in decode_records(body)] == list(range(1000))
+
+
+def test_no_name_server_is_told_with_its_address() -> None:
+    with BlockingClient("127.0.0.1:1") as client, pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+        client.route("T")
