@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def java_hash(value: str | int) -> int:
-    """`hashCode()` of a String, an Integer or, past 32 bits, a Long."""
+    """`hashCode()` of a String, of an Integer or, of what needs more than 32 bits, of a Long."""
     if isinstance(value, str):
         return _of_text(value)
     if not -(1 << 63) <= value < 1 << 63:

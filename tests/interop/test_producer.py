@@ -1,0 +1,73 @@
+"""The suite of producers against real Apache brokers: the same cases as against ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from rocketq.client import AsyncAdmin
+from rocketq.protocol.failures import TopicNotFound
+from tests.contract.client.producing import CASES, Needs, Target, run_case
+
+from .apache import ApacheBroker, ApacheNameServer, free_broker_port
+
+pytestmark = pytest.mark.interop
+
+VERSIONS = ["4.9.7", "5.3.3"]
+SETTINGS = {
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "mappedFileSizeConsumeQueue": str(20 * 5_000),
+    "transactionTimeOut": "1000",
+    "transactionCheckInterval": "1000",
+    "traceTopicEnable": "true",
+}
+HAS = {
+    "4.9.7": frozenset({Needs.DELAY, Needs.TRANSACTIONS, Needs.REPLIES}),
+    "5.3.3": frozenset({Needs.DELAY, Needs.TRANSACTIONS, Needs.REPLIES, Needs.TIMER}),
+}
+
+
+@pytest.fixture(scope="module")
+def target(
+    nameserver: Callable[[str], ApacheNameServer], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Target]]:
+    """A running cluster of a version; one of each serves the module."""
+    running: dict[str, Target] = {}
+    with ExitStack() as stack:
+
+        def get(version: str) -> Target:
+            if version not in running:
+                folder = tmp_path_factory.mktemp(f"producer-{version}-")
+                broker = ApacheBroker(
+                    nameserver(version),
+                    port=free_broker_port(),
+                    store=folder / "store",
+                    work=folder / "broker",
+                    settings=SETTINGS | ({} if version.startswith("4.") else {"timerWheelEnable": "true"}),
+                )
+                stack.enter_context(broker)
+                asyncio.run(asyncio.wait_for(_routed(broker.nameserver.address), 60))
+                running[version] = Target(broker.nameserver.address, HAS[version])
+            return running[version]
+
+        yield get
+
+
+async def _routed(name_servers: str) -> None:
+    async with AsyncAdmin(name_servers) as admin:
+        while True:
+            try:
+                await admin.topics.route("TBW102")
+                return
+            except TopicNotFound:
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_apaches_broker(target: Callable[[str], Target], version: str, name: str) -> None:
+    """Goal: what is asked of any broker, of one that is not ours."""
+    run_case(name, target(version))
