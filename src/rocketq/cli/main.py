@@ -19,6 +19,7 @@ COMMANDS = {
     "store": ("rocketq.cli.commands.store", "store"),
     "tail": ("rocketq.cli.commands.tail", "tail"),
     "topic": ("rocketq.cli.commands.topic", "topic"),
+    "transaction": ("rocketq.cli.commands.transaction", "transaction"),
     "up": ("rocketq.cli.commands.up", "up"),
 }
 

@@ -440,6 +440,26 @@ async def test_open_transactions_are_asked_about_after_a_restart(make_rocketq_cl
 
 
 @over_loopback
+async def test_cleaning_up_topics_leaves_transactions_alone(cluster: EmbeddedCluster) -> None:
+    """Goal: directories of Apache know queues of system topics that are in no table."""
+    async with connected(cluster.broker_addr) as (peer,):
+        await make_topic(peer, "T")
+        first, second = [await send_half(peer, "T", b"%d" % n, key=f"U{n}") for n in range(2)]
+        assert (await end(peer, first, ROLLBACK)).code == 0
+
+        async def forget() -> None:
+            cluster.brokers[0].parts.topics.delete(HALF, OP, now_ms=0)
+
+        await asyncio.to_thread(cluster.thread.run, forget())
+        assert (await peer.ask(RequestCode.CLEAN_UNUSED_TOPIC)).code == 0
+        assert (await end(peer, second, COMMIT)).code == 0
+    cluster.restart_broker()
+    async with connected(cluster.broker_addr) as (peer,):
+        assert [(await end(peer, first, state)).code for state in (COMMIT, ROLLBACK)] == [1, 0]
+        assert await bodies(peer, "T") == [b"1"]
+
+
+@over_loopback
 async def test_a_full_disk_settles_nothing_and_loses_nothing(cluster: EmbeddedCluster) -> None:
     store = cluster.brokers[0].parts.store
     async with connected(cluster.broker_addr) as (peer,):

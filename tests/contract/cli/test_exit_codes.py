@@ -50,6 +50,7 @@ VERBS = [
     ("message", "resend", NO_ID),
     ("offset", "get", "g", "T"),
     ("offset", "set", "g", "T", "1", "--queue", "b:0"),
+    ("transaction", "list"),
     ("broker", "status", "b"),
     ("broker", "config", "get", "b"),
     ("broker", "config", "set", "b", "k=v"),

@@ -16,7 +16,7 @@ from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicLi
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TopicFilterType
 from rocketq.protocol.headers import topics as headers
-from rocketq.protocol.names import SCHEDULE_TOPIC, SYSTEM_TOPICS, topic_fault
+from rocketq.protocol.names import SYSTEM_TOPICS, topic_fault
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
 from rocketq.store import Store
@@ -119,9 +119,9 @@ async def forget(topic: str, ports: TopicPorts) -> None:
 
 @handlers.on(RequestCode.CLEAN_UNUSED_TOPIC)
 async def clean_unused(request: Request[None], ports: TopicPorts) -> Reply:
-    """Remove queues of topics that are not configured (any more)."""
+    """Remove queues of topics that are not configured (any more); what the broker itself waits for stays."""
     for topic in ports.store.queues.topics():
-        if topic not in ports.topics and topic != SCHEDULE_TOPIC:
+        if topic not in ports.topics and not ports.topics.is_system(topic):
             await forget(topic, ports)
     return Reply()
 

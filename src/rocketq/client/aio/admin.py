@@ -11,6 +11,7 @@ from rocketq.client.aio.admin_groups import AsyncGroups
 from rocketq.client.aio.admin_messages import AsyncMessages
 from rocketq.client.aio.admin_offsets import AsyncOffsets
 from rocketq.client.aio.admin_topics import AsyncTopics
+from rocketq.client.aio.admin_transactions import AsyncTransactions
 from rocketq.client.aio.session import Session, SessionConfig
 
 
@@ -37,6 +38,7 @@ class AsyncAdmin:
         self.offsets = AsyncOffsets(self.session)
         self.messages = AsyncMessages(self.session)
         self.brokers = AsyncBrokers(self.session)
+        self.transactions = AsyncTransactions(self.session)
 
     async def close(self) -> None:
         if self._owns_session:

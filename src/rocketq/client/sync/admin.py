@@ -12,6 +12,7 @@ from rocketq.client.aio.admin_groups import AsyncGroups
 from rocketq.client.aio.admin_messages import AsyncMessages
 from rocketq.client.aio.admin_offsets import AsyncOffsets
 from rocketq.client.aio.admin_topics import AsyncTopics
+from rocketq.client.aio.admin_transactions import AsyncTransactions
 from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.aio.session import SessionConfig
 from rocketq.client.sync.facade import Engine, Facade, blocking
@@ -61,6 +62,10 @@ class Brokers(Facade[AsyncAdmin, AsyncBrokers]):
     producers = blocking(AsyncBrokers.producers)
 
 
+class Transactions(Facade[AsyncAdmin, AsyncTransactions]):
+    list = blocking(AsyncTransactions.list)
+
+
 class Admin:
     """What AsyncAdmin does, from any thread, also while an event loop runs in it.
 
@@ -76,6 +81,7 @@ class Admin:
         self.offsets = Offsets(self._engine, lambda admin: admin.offsets)
         self.messages = Messages(self._engine, lambda admin: admin.messages)
         self.brokers = Brokers(self._engine, lambda admin: admin.brokers)
+        self.transactions = Transactions(self._engine, lambda admin: admin.transactions)
 
     def close(self) -> None:
         self._engine.close(AsyncAdmin.close)
