@@ -13,10 +13,12 @@ help: ## what there is
 setup: $(STAMP) ## make .venv with everything, compiled where a C compiler exists
 
 $(STAMP): pyproject.toml setup.py $(KERNEL)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	$(BIN)/python -c "import rocketq.kernel as k; print('kernel:', 'compiled' if k.compiled else 'interpreted (no C compiler was found)')"
-	touch $(STAMP)
+	@test -x $(BIN)/python || echo "setup: making $(VENV) with $(PYTHON)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setup: installing the tools and compiling the kernel into $(VENV); the first time takes a minute or two"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -c "import rocketq.kernel as k; print('setup: done, kernel:', 'compiled' if k.compiled else 'interpreted (no C compiler was found)')"
+	@touch $(STAMP)
 
 check: setup ## lint, types, the rules of the house
 	$(BIN)/ruff check .
@@ -53,6 +55,7 @@ bench: setup ## the figures, as ratios within one run
 	@status=0; for each in store opening broker; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
 
 demo: setup ## write, kill, recover, check
+	@echo "demo: a store is written, killed, recovered and checked"
 	$(BIN)/python examples/store_demo.py
 
 clean:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,11 @@ def test_the_command_says_where_there_is_no_store(tmp_path: Path) -> None:
     assert empty.exit_code == 3
     assert "not a store" in json.loads(empty.output)["error"]
     assert runner.invoke(main, ["store", "check", str(tmp_path), "--index-slots", "5"]).exit_code == 2
+
+
+def test_a_missing_queue_is_told_once(directory: Path) -> None:
+    """Goal: one finding for one queue, with how many messages it should have."""
+    shutil.rmtree(directory / "consumequeue" / "Topic1" / "1")
+    findings = [item for item in Verifier(directory).run().findings if "Topic1/1" in item.where]
+    assert len(findings) == 1
+    assert re.fullmatch(r"has \d+ messages in the log and no directory", findings[0].what)

@@ -209,6 +209,8 @@ class Connection(asyncio.Protocol):
         self.peer_host, self.peer_port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.local_host, self.local_port = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self._endpoint.connections.add(self)
+        if self._endpoint.draining:  # it was accepted while the server stopped, which would wait for its end for ever
+            self.abort()
 
     def data_received(self, data: bytes) -> None:
         self._active_s = self._loop.time()

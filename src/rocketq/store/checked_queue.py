@@ -21,6 +21,7 @@ class CheckedQueue:
         self.queue_id = queue_id
         self.files = SegmentDirectory(path, file_bytes, disk)
         self.files.load()
+        self.is_missing = not path.is_dir()
         self._disk = disk
         self._mapped: dict[int, MappedBuffer] = {}
         self.tail = QueueTail(topic.encode(), queue_id, self)

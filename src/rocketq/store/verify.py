@@ -224,7 +224,6 @@ class Verifier:
             return None
         queue = self._queues.get((name, queue_id))
         if queue is None:
-            self._lagging(f"queue {name}/{queue_id}", "has messages in the log and no directory")
             queue = CheckedQueue(
                 name, queue_id, self.root / "consumequeue" / name / str(queue_id), self._queue_bytes, self._disk
             )
@@ -260,7 +259,9 @@ class Verifier:
 
     def _check_queue_ends(self, queue: CheckedQueue) -> None:
         end = max(queue.tail.next_offset, 0) if queue.first_seen is not None else None
-        if queue.lacking:
+        if queue.is_missing:
+            self._lagging(f"queue {queue}", f"has {queue.lacking} messages in the log and no directory")
+        elif queue.lacking:
             self._lagging(f"queue {queue}", f"lacks {queue.lacking} units of messages that are in the log")
         for start in queue.files:
             self._check_queue_file(queue, start, end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 
 import pytest
 
@@ -419,6 +420,27 @@ def test_a_drain_ends_in_time_whatever_handlers_and_peers_do(run: Run) -> None:
             deaf.send(*(request(BIG) for _ in range(100)))
             await asyncio.sleep(0.2)
             await asyncio.wait_for(server.stop(drain_ms=300), 5)
+            assert not server.connections
+
+    run(main())
+
+
+def test_a_peer_that_comes_while_the_server_stops_does_not_hold_it_up(run: Run) -> None:
+    """Goal: a connection accepted in the last moment is made after the others were closed; it must end at once."""
+
+    async def main() -> None:
+        server = Server(make_dispatcher())
+        await server.start("127.0.0.1", 0)
+        async with raw_peer(server.addr):
+            stop = asyncio.create_task(server.stop(drain_ms=60_000))
+            await asyncio.sleep(0)
+            loop = asyncio.get_running_loop()
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                theirs.setblocking(False)
+                await loop.create_connection(server._accept, sock=ours)
+                assert await asyncio.wait_for(loop.sock_recv(theirs, 1), 10) == b""
+                await asyncio.wait_for(stop, 10)
             assert not server.connections
 
     run(main())
