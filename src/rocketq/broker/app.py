@@ -26,6 +26,7 @@ from rocketq.broker.registration import Registrar
 from rocketq.broker.saved_answers import SavedAnswers
 from rocketq.broker.settings import Settings
 from rocketq.broker.state_keeper import StateKeeper
+from rocketq.broker.timer_service import TimerService
 from rocketq.broker.timers import Timers
 from rocketq.broker.topic_table import TopicTable, builtin_topics
 from rocketq.broker.transaction_checks import TransactionChecks
@@ -100,6 +101,8 @@ class Broker:
         await self.parts.registrar.start()
         self._start_timers()
         self.parts.delays.start()
+        if self.config.timer_enabled:
+            self.parts.timer.start()
         self.parts.checks.start()
         log.info("broker %s serves at %s", self.config.name, self.addr)
 
@@ -110,6 +113,7 @@ class Broker:
         parts = self._parts
         await self._timers.stop()
         await parts.delays.stop()
+        await parts.timer.stop()
         await parts.registrar.stop()
         parts.polling.stop()
         await asyncio.gather(*(server.stop(drain_ms) for server in self._servers))
@@ -170,6 +174,7 @@ class Broker:
                 clock, lambda queue: store.max_offset(*queue), held_max=lambda: settings.config.held_pulls_max
             ),
             delays=DelayService(store, files.delay_offsets, figures, clock),
+            timer=TimerService(store, figures, clock),
             registrar=registrar,
             transactions=transactions,
             checks=TransactionChecks(transactions, producers, store, settings, clock),
@@ -209,6 +214,7 @@ class Broker:
         self._timers.every(RECHECK_MS, parts.polling.recheck)
         self._timers.every(HOUSEKEEPING_MS, self.keep_house)
         self._timers.every(lambda: self.config.delay_save_interval_ms, parts.delays.save)
+        self._timers.every(lambda: self.config.delay_save_interval_ms, parts.timer.save)
         self._timers.every(lambda: self.config.offset_save_interval_ms, keeper.save)
 
     # what it does by itself

@@ -15,6 +15,7 @@ from rocketq.protocol.names import (
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
+    TIMER_TOPIC,
     is_system_topic,
 )
 
@@ -52,6 +53,7 @@ def builtin_topics(rules: TopicRules) -> list[TopicConfig]:
         _topic(OFFSET_MOVED_TOPIC, 1),
         _topic(SCHEDULE_TOPIC, rules.delay_levels),
         _topic(reply_topic(rules.cluster), 1),
+        _topic(TIMER_TOPIC, 1),
     ]
     if rules.auto_create:
         topics.append(_topic(AUTO_CREATE_TOPIC, rules.default_queue_count, template))

@@ -20,6 +20,7 @@ from rocketq.broker.handlers import (
     operations,
     progress,
     pulls,
+    recalls,
     refused,
     relays,
     replies,
@@ -35,6 +36,7 @@ from rocketq.broker.queue_locks import QueueLocks
 from rocketq.broker.registration import Registrar
 from rocketq.broker.runtime_info import RuntimeInfo
 from rocketq.broker.settings import Settings
+from rocketq.broker.timer_service import TimerService
 from rocketq.broker.topic_table import TopicTable
 from rocketq.broker.transaction_checks import TransactionChecks
 from rocketq.broker.transactions import Transactions
@@ -62,6 +64,7 @@ class Parts:
     clock: Clock
     polling: LongPolling[Request[PullRequest]]
     delays: DelayService
+    timer: TimerService
     registrar: Registrar
     transactions: Transactions
     checks: TransactionChecks
@@ -104,6 +107,7 @@ def _bind_data(parts: Parts, dispatcher: Registry) -> None:
     sends.handlers.bind(dispatcher, send_ports)
     send_back.handlers.bind(dispatcher, send_back.SendBackPorts(*data))
     replies.handlers.bind(dispatcher, replies.ReplyPorts(send_ports, parts.producers))
+    recalls.handlers.bind(dispatcher, recalls.RecallPorts(parts.settings, parts.timer, parts.store, parts.clock))
     transactions.handlers.bind(dispatcher, transactions.TransactionPorts(parts.transactions, parts.store))
     offsets.handlers.bind(dispatcher, offsets.OffsetPorts(parts.offsets, parts.store))
     messages.handlers.bind(dispatcher, messages.MessagePorts(parts.store, parts.consumers))

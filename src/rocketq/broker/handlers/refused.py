@@ -10,7 +10,6 @@ from rocketq.protocol.command import Command
 from rocketq.remoting import Connection, Registry
 from rocketq.remoting.dispatch import Handler
 
-_DELIVERY: Final = (RequestCode.RECALL_MESSAGE,)
 _EPOCHS: Final = (RequestCode.GET_BROKER_EPOCH_CACHE,)
 _CONTROLLER: Final = tuple(
     code
@@ -30,7 +29,6 @@ def bind(registry: Registry) -> None:
     _register(registry, _CONTAINER, unsupported, "this broker is no container of brokers")
     _register(registry, _ROCKSDB, unsupported, "this broker does not keep its state in RocksDB")
     _register(registry, [RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC], unsupported, "static topics are not served here")
-    _register(registry, _DELIVERY, unsupported, "recalls are not there yet")
     _register(registry, _ACCESS, ResponseCode.SYSTEM_ERROR, "access control is not enabled on this broker")
 
 
