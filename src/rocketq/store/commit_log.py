@@ -61,6 +61,8 @@ class CommitLog:
         self.positions = LogPositions()
         self.sync_failure: OSError | None = None
         self._buffer: WriteBuffer | None = None
+        self._unprepared = -1
+        self._creation_lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._mapping_lock = threading.Lock()
 
@@ -117,32 +119,57 @@ class CommitLog:
     def open_for_append(self, end: int) -> None:
         """Go on writing at `end`; its segment exists, or `end` is where a new one starts."""
         base = self.files.start_of(end)
-        if base not in self.files:
-            self._create(base)
+        self._create_missing(base)
         self.disk.reserve(self.files.path_of(base), 0, self.config.segment_bytes)
         self._attach(base, end - base)
         self.positions.committed = self.positions.flushed = end
 
     def roll(self) -> None:
-        """Close the segment with a blank record and go on in a new one, once the old one is safe on disk."""
-        base = self.appender.base
-        if base + self.config.segment_bytes not in self.files:
-            self._create(base + self.config.segment_bytes)
+        """Close the segment with a blank record and go on in the next. Who flushes syncs the old one before anything
+        of the new one counts as flushed; it may be behind by that one file, no more."""
+        self._create_missing(self._following)
         self.appender.close_segment()
-        self.flush()
-        self._attach(base + self.config.segment_bytes, 0)
+        self._go_on()
 
     def roll_if_full(self) -> None:
         """A replica's blank record, or one that fills the file to its last byte, ends the segment."""
         if self.appender.position >= self.config.segment_bytes:
-            base = self.appender.base
-            if base + self.config.segment_bytes not in self.files:
-                self._create(base + self.config.segment_bytes)
-            self.flush()
-            self._attach(base + self.config.segment_bytes, 0)
+            self._create_missing(self._following)
+            self._go_on()
 
-    def _create(self, base: int) -> None:
-        self.files.create(base, reserve=True)
+    def _go_on(self) -> None:
+        if self.positions.flushed < self.appender.base:
+            self.flush()
+        else:
+            self.commit()  # a transient buffer holds one segment: what is in it must be in the file
+        self._attach(self._following, 0)
+
+    def prepare(self) -> None:
+        """Have the next file ready once this one is half full, so that nobody waits for it at the roll."""
+        base = self._following
+        if self.appender.position * 2 < self.config.segment_bytes or base in self.files or base == self._unprepared:
+            return
+        try:
+            self._create_missing(base)
+        except OSError as error:  # the roll tries again, and tells whoever it fails for
+            self._unprepared = base
+            log.warning("the next log file could not be prepared: %s", error)
+
+    def drop_prepared(self) -> None:
+        """Remove a file that was prepared and never used."""
+        with self._creation_lock:
+            for base in [base for base in self.files if base > self.end]:
+                self.files.remove(base)
+
+    @property
+    def _following(self) -> int:
+        """Where the segment behind the one being written starts."""
+        return self.appender.base + self.config.segment_bytes
+
+    def _create_missing(self, base: int) -> None:
+        with self._creation_lock:
+            if base not in self.files:
+                self.files.create(base, reserve=True)
 
     def _attach(self, base: int, position: int) -> None:
         self.map.detach(base)
@@ -250,9 +277,10 @@ class CommitLog:
     def truncate(self, end: int) -> int:
         """Cut everything from `end` on: later files go, the rest of its file is zeroed and synced. Bytes cleared."""
         base = self.files.start_of(end)
-        for start in [start for start in self.files if start > base or (start == base and end == base)]:
-            self.map.detach(start)
-            self.files.remove(start)
+        with self._creation_lock:
+            for start in [start for start in self.files if start > base or (start == base and end == base)]:
+                self.map.detach(start)
+                self.files.remove(start)
         cleared = 0
         if base in self.files:
             cleared = self.disk.zero_from(self.files.path_of(base), end - base)
@@ -262,10 +290,14 @@ class CommitLog:
         self.holes = [hole for hole in self.holes if hole.end <= end]
         return cleared
 
+    def is_finished(self, base: int) -> bool:
+        """Whether the segment that starts here is behind us: nothing is written to it any more."""
+        return base < self.appender.base
+
     def delete_first(self) -> LogRange:
         """Remove the oldest segment; readers that hold it are not disturbed."""
         first = self.files.first
-        if first is None or first == self.files.last:
+        if first is None or not self.is_finished(first):
             raise ValueError("the active segment is never deleted")
         self.files.remove(first)
         self.map.detach(first)

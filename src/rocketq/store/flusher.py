@@ -85,6 +85,7 @@ class Flusher:
             self.flush()
         else:
             self._step_lazily(config, now_ms)
+        self._log.prepare()
 
     def _step_lazily(self, config: StoreConfig, now_ms: int) -> None:
         if config.transient_buffer:

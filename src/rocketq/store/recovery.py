@@ -175,8 +175,9 @@ class Recovery:
                 position = following
                 continue
             segment = self._log.segment(base)
-            # Only what a power cut may have torn is suspected: what lies behind the recovery point, or the last files.
-            scanner.distrust = self.report.from_point or base >= (files.last or 0) - config.segment_bytes
+            # Only what a power cut may have torn is suspected: what lies behind the recovery point, or the last files
+            # (one that was prepared, the one being written, and the one before it, which may not be synced yet).
+            scanner.distrust = self.report.from_point or base >= (files.last or 0) - 2 * config.segment_bytes
             state = scanner.scan(segment, position - base, min(position - base + STEP_BYTES, config.segment_bytes))
             position = base + scanner.at
             if scanner.last_at >= 0:

@@ -103,7 +103,9 @@ class Retention:
     def _first_may_go(self, now_ms: int, *, force: bool) -> bool:
         files = self._log.files
         first, keep_from = files.first, self.keep_from()
-        if first is None or first == files.last or first + self._config.segment_bytes > self._log.positions.flushed:
+        if first is None or not self._log.is_finished(first):
+            return False
+        if first + self._config.segment_bytes > self._log.positions.flushed:
             return False
         if keep_from is not None and first + self._config.segment_bytes > keep_from:
             return False

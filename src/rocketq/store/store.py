@@ -175,6 +175,7 @@ class Store(Lookups):
             self._rebuild.stop()
             self._rebuild_thread.join()
         try:
+            self.log.drop_prepared()
             self.save_recovery_point()
             if self.health.broken is None:
                 self._abort_file.unlink(missing_ok=True)

@@ -210,7 +210,7 @@ class Writer:
         return cast(int, state)
 
     def roll(self) -> None:
-        """Go on in a new log file; the old one is on disk by then."""
+        """Go on in a new log file; the old one is synced by whoever flushes next."""
         self._log.roll()
         self.gate.release(self._log.positions.flushed)
 

@@ -94,17 +94,18 @@ def test_asynchronous_flush_waits_for_enough_pages_until_it_is_time(tmp_path: Pa
     store.close()
 
 
-def test_finished_segment_is_on_disk_before_the_next_is_written(tmp_path: Path) -> None:
-    """Goal: nothing in a new file is acknowledged while the old one could still be lost."""
+def test_finished_segment_is_synced_before_the_next_one_counts_as_flushed(tmp_path: Path) -> None:
+    """Goal: the old file first; no position in the new one is reached while the old one could still be lost."""
     disk = StagedDisk()
     store = open_store(tmp_path, disk=disk)
-    fill(store, 14)
-    disk.synced.clear()
-    fill(store, 2)
+    fill(store, 16)
     assert store.log_end > SEGMENT
+    disk.synced.clear()
+    disk.fail("sync", part="0" * 15 + str(SEGMENT))
+    with pytest.raises(OSError, match="No space"):
+        store.flush()
     assert disk.synced[0].name == "0" * 20
-    assert store.gate.position >= SEGMENT
-    store.close()
+    assert store.gate.position <= SEGMENT
 
 
 def test_synchronous_append_returns_when_the_message_is_on_disk(tmp_path: Path) -> None:
@@ -177,7 +178,8 @@ def test_failed_flush_of_a_full_segment_stops_writing_too(tmp_path: Path) -> Non
     store = open_store(tmp_path, disk=disk)
     fill(store, 14)
     disk.fail("sync", part="commitlog")
-    refused = store.append(message(b"x" * 2_000))
+    fill(store, 14)
+    refused = store.append(message(b"x" * 8_000))
     assert not refused.status.stored
     disk.recover()
     assert store.append(message()).status is AppendStatus.SERVICE_NOT_AVAILABLE
