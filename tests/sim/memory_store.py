@@ -27,7 +27,9 @@ class MemoryStore:
     places: dict[int, int] = field(default_factory=dict)
     queues: dict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     keys: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+    log_start: int = FIRST_OFFSET
     end: int = FIRST_OFFSET
+    properties_bytes_max: int = 32_767
     safe_count: int = 0
     is_whole: bool = True
     full: bool = False
@@ -36,14 +38,12 @@ class MemoryStore:
 
     # as a store
 
-    @property
-    def log_start(self) -> int:
-        return FIRST_OFFSET
-
     def append(self, message: NewMessage, *, wait: bool = True) -> AppendResult:
         self._step()
         if self.full:
             return AppendResult(AppendStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+        if len(message.properties) > self.properties_bytes_max:
+            return AppendResult(AppendStatus.PROPERTIES_SIZE_EXCEEDED, "too many bytes of properties")
         queue = self.queues[message.topic, message.queue_id]
         record = Record(
             size=0,
@@ -79,7 +79,7 @@ class MemoryStore:
 
     def message_at(self, log_offset: int) -> Record | None:
         at = self.places.get(log_offset)
-        return None if at is None else self.records[at]
+        return None if at is None or log_offset < self.log_start else self.records[at]
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return 0 if self.queues.get((topic, queue_id)) else -1
