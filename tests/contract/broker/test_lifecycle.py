@@ -89,6 +89,22 @@ async def test_a_name_server_that_comes_later_hears_of_the_broker(
 
 
 @over_loopback
+async def test_040_routes_are_back_after_a_name_server_came_back_empty(
+    make_rocketq_cluster: MakeCluster, topic: str
+) -> None:
+    """Goal: within a registration period, and who has the route goes on meanwhile."""
+    cluster = make_rocketq_cluster()
+    async with connected(cluster.broker_addr) as (producer,):
+        assert (await send(producer, topic)).code == 0
+        await eventually(lambda: is_routed(cluster.name_server_addr, topic))
+        cluster.stop_name_server()
+        assert (await send(producer, topic)).code == 0
+        cluster.start_name_server()
+        await eventually(lambda: is_routed(cluster.name_server_addr, topic), within_s=30)
+        assert (await send(producer, topic)).code == 0
+
+
+@over_loopback
 async def test_a_broker_without_any_name_server_serves(tmp_path: Path) -> None:
     one = broker(tmp_path)
     await one.start()

@@ -78,6 +78,25 @@ async def test_085_087_members_are_listed_until_they_leave(rocketq_cluster: Embe
 
 
 @over_loopback
+async def test_087_either_group_may_be_an_empty_text(rocketq_cluster: EmbeddedCluster, group: str) -> None:
+    """Goal: a goodbye of a producer leaves the consumer of the same client, and the other way round."""
+    body = b'{"clientID":"c1","consumerDataSet":[{"groupName":"%s"}],"producerDataSet":[{"groupName":"%s"}]}'
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await peer.ask(RequestCode.HEART_BEAT, body=body % (group.encode(), group.encode()))
+
+        async def producers() -> int:
+            return (await peer.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group})).code
+
+        assert (await members(peer, group), await producers()) == (["c1"], 0)
+        bye = {"clientID": "c1", "producerGroup": group, "consumerGroup": ""}
+        assert (await peer.ask(RequestCode.UNREGISTER_CLIENT, bye)).code == 0
+        assert (await members(peer, group), await producers()) == (["c1"], 1)
+        bye = {"clientID": "c1", "producerGroup": "", "consumerGroup": group}
+        assert (await peer.ask(RequestCode.UNREGISTER_CLIENT, bye)).code == 0
+        assert await members(peer, group) == 1
+
+
+@over_loopback
 async def test_086_a_group_is_told_of_every_change(rocketq_cluster: EmbeddedCluster, topic: str, group: str) -> None:
     async with connected(*[rocketq_cluster.broker_addr] * 2) as (one, two):
 
@@ -230,6 +249,12 @@ async def test_091_092_a_queue_is_locked_for_one_client(make_rocketq_cluster: Ma
         assert await lock(two, "c2") == ()
         clock.advance(1)
         assert await lock(two, "c2") == queues
+        assert await lock(two, "c3", RequestCode.UNLOCK_BATCH_MQ) == ()  # not the owner
+        assert await lock(two, "c3") == ()
+        clock.advance(50_000)
+        assert await lock(two, "c2") == queues  # renewed
+        clock.advance(50_000)
+        assert await lock(two, "c3") == ()
         assert await lock(two, "c2", RequestCode.UNLOCK_BATCH_MQ) == ()
         assert await lock(two, "c3") == queues
 

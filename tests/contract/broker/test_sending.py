@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -251,6 +253,24 @@ async def test_058_a_broker_that_cannot_write_answers_14(make_rocketq_cluster: M
         assert answer.ext_fields["TRACE_ON"] == "true"
         health.disk_full = None
         assert (await send(peer, topic)).code == 0
+
+
+@over_loopback
+async def test_058_a_disk_past_its_limit_answers_14(make_rocketq_cluster: MakeCluster, topic: str) -> None:
+    """Goal: the same with a real disk and a real limit, which some file system here is always above."""
+    used = shutil.disk_usage(tempfile.gettempdir())
+    if used.used / used.total < 0.02:
+        pytest.skip("the disk is empty")
+    limits = {"diskSpaceWarningLevelRatio": "0.01", "diskSpaceCleanForciblyRatio": "0.01"}
+    cluster = make_rocketq_cluster(settings=limits)
+    async with connected(cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic)
+
+        async def is_refused() -> bool:
+            answer = await send(peer, topic)
+            return answer.code == 14 and "disk" in (answer.remark or "")
+
+        await eventually(is_refused)
 
 
 @over_loopback
