@@ -13,7 +13,7 @@ from rocketq.client.errors import NoQueueError
 from rocketq.errors import RemotingError, UnreachableError
 from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.bodies.routes import TopicRoute
-from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.failures import failure_of
 from rocketq.protocol.headers.nameserver import RouteRequest
@@ -58,14 +58,15 @@ class BlockingClient:
     def call(
         self,
         addr: str,
-        header: Header,
+        header: Header | None,
         *,
+        code: RequestCode | None = None,
         body: bytes = b"",
         timeout_ms: int = CONTROL_TIMEOUT_MS,
         accept: Collection[int] = _DONE,
     ) -> Command:
         """The answer; one whose code is not accepted is raised as the error it stands for."""
-        command = self.signed(make_request(header, opaque=0, body=body))
+        command = self.signed(make_request(header, opaque=0, code=code, body=body))
         try:
             answer = self.link(addr).exchange(command, timeout_ms)
         except RemotingError:
@@ -77,8 +78,12 @@ class BlockingClient:
 
     def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
         if fresh or topic not in self._routes:
-            self._routes[topic] = self._ask_route(topic)
+            self._routes[topic] = TopicRoute.decode(self.ask(RouteRequest(topic=topic, strict_json=True)).body)
         return self._routes[topic]
+
+    def forget_routes(self) -> None:
+        """Ask for them again when they are next needed."""
+        self._routes.clear()
 
     def broker(self, topic: str, broker_name: str, *, broker_id: int = 0, fresh: bool = False) -> str:
         """Where a broker of the topic is; NoQueueError when it is not there at present."""
@@ -99,12 +104,12 @@ class BlockingClient:
     ) -> None:
         self.close()
 
-    def _ask_route(self, topic: str) -> TopicRoute:
+    def ask(self, header: Header | None = None, *, code: RequestCode | None = None) -> Command:
+        """The answer of the first NameServer that gives one; UnreachableError when none does."""
         failures = []
         for addr in list(self._name_servers):
             try:
-                answer = self.call(addr, RouteRequest(topic=topic, strict_json=True))
-                return TopicRoute.decode(answer.body)
+                return self.call(addr, header, code=code)
             except RemotingError as error:
                 failures.append(error)
                 self._name_servers.append(self._name_servers.pop(0))  # the next one is asked first from now on
