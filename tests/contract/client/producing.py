@@ -131,7 +131,7 @@ async def a_message_is_stored_as_it_was_sent(target: Target) -> None:
         )
         sent = await producer.send(message)
         assert (sent.status, sent.queue.topic, sent.queue_offset) == (SendStatus.SEND_OK, topic, 0)
-        (found,) = await stored(producer.session, topic)
+        (found,) = await arrived(producer.session, topic, 1)
         assert (found.body, found.tag, found.keys, found.flag) == (message.body, "t", ("k1", "k2"), 7)
         assert found.properties["mine"] == "ü"
         assert (found.message_id, found.offset_message_id) == (sent.message_id, sent.offset_message_id)
@@ -146,7 +146,7 @@ async def sends_take_turns_at_the_queues(target: Target) -> None:
     async with producing(target, topic, queues=4) as producer:
         results = [await producer.send(Message(topic=topic, body=b"%d" % at)) for at in range(8)]
         assert sorted(result.queue.queue_id for result in results) == [0, 0, 1, 1, 2, 2, 3, 3]
-        assert bodies(await stored(producer.session, topic)) == [b"%d" % at for at in range(8)]
+        assert bodies(await arrived(producer.session, topic, 8)) == [b"%d" % at for at in range(8)]
 
 
 @case()
@@ -183,7 +183,7 @@ async def each_message_of_a_batch_has_its_ids_and_its_place(target: Target) -> N
         results = await producer.send_batch(messages)
         assert len({result.queue for result in results}) == 1
         assert [result.queue_offset for result in results] == list(range(20))
-        found = {message.offset_message_id: message for message in await stored(producer.session, topic)}
+        found = {message.offset_message_id: message for message in await arrived(producer.session, topic, 20)}
         for message, result in zip(messages, results, strict=True):
             one = found[result.offset_message_id]
             assert (one.body, one.keys, one.tag, one.message_id) == (
@@ -200,7 +200,7 @@ async def a_long_batch_is_split(target: Target) -> None:
     async with producing(target, topic, config=ProducerConfig(batch_bytes_max=2_000)) as producer:
         messages = [Message(topic=topic, body=(b"%02d" % at) * (700 if at == 5 else 50)) for at in range(20)]
         results = await producer.send_batch(messages)
-        found = {(one.queue, one.queue_offset): one for one in await stored(producer.session, topic)}
+        found = {(one.queue, one.queue_offset): one for one in await arrived(producer.session, topic, 20)}
         assert [found[one.queue, one.queue_offset].body for one in results] == [one.body for one in messages]
         assert [found[one.queue, one.queue_offset].message_id for one in results] == [one.message_id for one in results]
 
@@ -214,7 +214,7 @@ async def sends_share_requests_and_each_has_its_own_result(target: Target) -> No
         messages = [Message(topic=topic, body=b"%03d" % at) for at in range(300)]
         messages.append(Message(topic=topic, body=b"large" * 2_000))
         results = await asyncio.gather(*(producer.send(message) for message in messages))
-        found = {(one.queue, one.queue_offset): one for one in await stored(producer.session, topic)}
+        found = {(one.queue, one.queue_offset): one for one in await arrived(producer.session, topic, 301)}
         assert len(found) == len(messages)
         for message, result in zip(messages, results, strict=True):
             one = found[result.queue, result.queue_offset]
@@ -228,7 +228,7 @@ async def large_bodies_travel_compressed(target: Target) -> None:
     async with producing(target, topic, queues=1) as producer:
         for body in (b"a" * 4_095, b"a" * 4_096, bytes(range(256)) * 4_096):
             await producer.send(Message(topic=topic, body=body))
-        small, middle, large = await stored(producer.session, topic)
+        small, middle, large = await arrived(producer.session, topic, 3)
         assert [bool(one.sys_flag & SysFlag.COMPRESSED) for one in (small, middle, large)] == [False, True, True]
         assert [len(one.body) for one in (small, middle, large)] == [4_095, 4_096, 256 * 4_096]
         assert large.stored_bytes < 100_000
@@ -248,7 +248,7 @@ async def a_topic_that_is_not_there_is_made_by_the_first_message(target: Target)
                 except TopicNotFound:
                     await asyncio.sleep(0.05)
         assert len(queues) == 4
-        assert bodies(await stored(producer.session, topic)) == [b"first"]
+        assert bodies(await arrived(producer.session, topic, 1)) == [b"first"]
 
 
 @case()
@@ -257,7 +257,7 @@ async def a_message_need_not_wait(target: Target) -> None:
     async with producing(target, topic) as producer:
         await producer.send(Message(topic=topic, body=b"one", wait=False))
         await producer.send_batch([Message(topic=topic, body=b"%d" % at, wait=False) for at in range(2)])
-        assert bodies(await stored(producer.session, topic)) == [b"0", b"1", b"one"]
+        assert bodies(await arrived(producer.session, topic, 3)) == [b"0", b"1", b"one"]
 
 
 @case()
@@ -282,7 +282,7 @@ async def names_have_their_namespace_on_the_wire_only(target: Target) -> None:
         assert (await producer.send(Message(topic=topic, body=b"y"), queue=sent.queue)).queue == sent.queue
         batch = await producer.send_batch([Message(topic=topic, body=b"z")] * 2)
         assert {result.queue.topic for result in batch} == {topic}
-        found = await stored(producer.session, f"tenant-1%{topic}")
+        found = await arrived(producer.session, f"tenant-1%{topic}", 4)
         assert bodies(found) == [b"x", b"y", b"z", b"z"]
         assert {one.properties.get("INSTANCE_ID") for one in found} == {"tenant-1"}
 
@@ -350,7 +350,7 @@ async def a_delay_level_holds_a_message_back(target: Target) -> None:
         sent = await producer.send(Message(topic=topic, body=b"later", tag="t", keys=("k",), delay_level=2))
         assert sent.status is SendStatus.SEND_OK
         await producer.send(Message(topic=topic, body=b"now"))
-        assert bodies(await stored(producer.session, topic)) == [b"now"]
+        assert bodies(await arrived(producer.session, topic, 1)) == [b"now"]
         found = await arrived(producer.session, topic, 2)
         assert time.monotonic() - began_s > 4.5
         (later,) = [one for one in found if one.body == b"later"]
@@ -453,7 +453,7 @@ async def a_request_without_a_reply_ends_in_time(target: Target) -> None:
             await producer.request(Message(topic=topic, body=b"anybody?"), timeout_ms=1_000)
         assert caught.value.code == 10006
         await producer.send(Message(topic=topic, body=b"plain"))
-        (plain,) = [one for one in await stored(producer.session, topic) if one.body == b"plain"]
+        (plain,) = [one for one in await arrived(producer.session, topic, 2) if one.body == b"plain"]
         with pytest.raises(NotARequestError):
             await producer.reply(plain, b"nobody asked")
 

@@ -18,7 +18,7 @@ from rocketq.client.core.batches import (
     split,
 )
 from rocketq.client.core.messages import Message, check_and_encode
-from rocketq.client.core.send_results import SendStatus, batch_results, send_result
+from rocketq.client.core.send_results import SendStatus, accepted, batch_results, send_result
 from rocketq.client.errors import MessageInvalidError
 from rocketq.errors import ConfigError, RemoteProtocolError
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -74,26 +74,26 @@ def test_parts_are_whole_in_order_and_as_large_as_may_be(sizes: list[int], bytes
 
 def test_each_message_of_a_batch_has_a_result_of_its_own() -> None:
     fields = {"msgId": "A,B,C", "queueId": "1", "queueOffset": "7", "MSG_REGION": "r", "TRACE_ON": "false"}
-    results = batch_results(10, fields, ["x", "y", "z"], QUEUE)
+    results = batch_results(accepted(10, fields, QUEUE), ["x", "y", "z"])
     assert [(one.message_id, one.offset_message_id, one.queue_offset) for one in results] == [
         ("x", "A", 7),
         ("y", "B", 8),
         ("z", "C", 9),
     ]
     assert {(one.status, one.region, one.trace_on) for one in results} == {(SendStatus.FLUSH_DISK_TIMEOUT, "r", False)}
-    stored_as_one = batch_results(0, {**fields, "msgId": "A"}, ["x", "y"], QUEUE)
+    stored_as_one = batch_results(accepted(0, {**fields, "msgId": "A"}, QUEUE), ["x", "y"])
     assert [(one.offset_message_id, one.queue_offset) for one in stored_as_one] == [("A", 7), ("", 8)]
 
 
 @pytest.mark.parametrize("lost", ["msgId", "queueId", "queueOffset"])
 def test_an_answer_that_lacks_something_is_no_result(lost: str) -> None:
     fields = {"msgId": "A", "queueId": "1", "queueOffset": "7"}
-    assert send_result(0, fields, "x", QUEUE).queue is QUEUE
-    assert send_result(0, {**fields, "queueId": "3"}, "x", QUEUE).queue.queue_id == 3
+    assert send_result(accepted(0, fields, QUEUE), "x").queue is QUEUE
+    assert accepted(0, {**fields, "queueId": "3"}, QUEUE).queue.queue_id == 3
     with pytest.raises(RemoteProtocolError):
-        send_result(0, {name: text for name, text in fields.items() if name != lost}, "x", QUEUE)
+        accepted(0, {name: text for name, text in fields.items() if name != lost}, QUEUE)
     with pytest.raises(RemoteProtocolError):
-        send_result(0, {**fields, "queueOffset": "seven"}, "x", QUEUE)
+        accepted(0, {**fields, "queueOffset": "seven"}, QUEUE)
 
 
 def test_without_linger_the_first_goes_at_once_and_others_gather_behind() -> None:

@@ -142,20 +142,18 @@ class Batcher:
         code = RequestCode.SEND_BATCH_MESSAGE
         left_ms = self._left_ms(items)
         if key.queue is not None:
-            accepted = await self._path.to_queue(key.queue, outgoing, left_ms, code)
+            answer = await self._path.to_queue(key.queue, outgoing, left_ms, code)
         else:
-            accepted = await self._path.anywhere(key.topic, outgoing, left_ms, code)
-        answer, unique_keys = accepted.answer, [item.outgoing.unique_key for item in items]
-        return batch_results(answer.code, answer.ext_fields, unique_keys, accepted.queue)
+            answer = await self._path.anywhere(key.topic, outgoing, left_ms, code)
+        return batch_results(answer, [item.outgoing.unique_key for item in items])
 
     async def _single(self, key: _Key, item: _Waiting) -> SendResult:
         left_ms = self._left_ms([item])
         if key.queue is not None:
-            accepted = await self._path.to_queue(key.queue, item.outgoing, left_ms)
+            answer = await self._path.to_queue(key.queue, item.outgoing, left_ms)
         else:
-            accepted = await self._path.anywhere(key.topic, item.outgoing, left_ms)
-        answer = accepted.answer
-        return send_result(answer.code, answer.ext_fields, item.outgoing.unique_key, accepted.queue)
+            answer = await self._path.anywhere(key.topic, item.outgoing, left_ms)
+        return send_result(answer, item.outgoing.unique_key)
 
     def _left_ms(self, items: Sequence[_Waiting]) -> int:
         """The first whose time is up ends it for all, so that nobody waits longer than told."""

@@ -15,7 +15,7 @@ from rocketq.client.aio.in_flight import InFlight
 from rocketq.client.aio.packer import Packer
 from rocketq.client.aio.reply_waiters import ReplyWaiters
 from rocketq.client.aio.send_observer import SendObserver
-from rocketq.client.aio.sends import Accepted, SendPath
+from rocketq.client.aio.sends import SendPath
 from rocketq.client.aio.session import Session, SessionConfig
 from rocketq.client.aio.trace import SendTracer, TraceCollector
 from rocketq.client.aio.transactions import Transactions
@@ -26,7 +26,7 @@ from rocketq.client.core.java_hash import hash_index
 from rocketq.client.core.messages import Message, Outgoing, check
 from rocketq.client.core.producer_config import ProducerConfig, check_group
 from rocketq.client.core.replies import reply_properties, reply_topic, request_properties
-from rocketq.client.core.send_results import SendResult, TransactionResult, batch_results, send_result
+from rocketq.client.core.send_results import Accepted, SendResult, TransactionResult, batch_results, send_result
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.transactions import TransactionListener, half_properties
 from rocketq.client.errors import (
@@ -356,9 +356,7 @@ class AsyncProducer:
             outgoing.sys_flag |= SysFlag.TRANSACTION_PREPARED
         is_reply = code is RequestCode.SEND_REPLY_MESSAGE_V2  # its topic is the cluster's, in no namespace
         topic = message.topic if is_reply else self._topic(message.topic)
-        accepted = await self._deliver(topic, outgoing, queue, timeout_ms, code)
-        answer = accepted.answer
-        result = send_result(answer.code, answer.ext_fields, outgoing.unique_key, accepted.queue)
+        result = send_result(await self._deliver(topic, outgoing, queue, timeout_ms, code), outgoing.unique_key)
         if self.session.namespace.name is not None:
             result.queue = self.session.namespace.plain_queue(result.queue)
         return result
@@ -435,9 +433,9 @@ class AsyncProducer:
         queue: MessageQueue | None,
         timeout_ms: int,
     ) -> list[SendResult]:
-        accepted = await self._deliver(topic, outgoing, queue, timeout_ms, RequestCode.SEND_BATCH_MESSAGE)
-        answer, used = accepted.answer, self.session.namespace.plain_queue(accepted.queue)
-        return batch_results(answer.code, answer.ext_fields, [one.unique_key for one in packed], used)
+        answer = await self._deliver(topic, outgoing, queue, timeout_ms, RequestCode.SEND_BATCH_MESSAGE)
+        answer = answer._replace(queue=self.session.namespace.plain_queue(answer.queue))
+        return batch_results(answer, [one.unique_key for one in packed])
 
     async def _selected(
         self, message: Message, sharding_key: str | int | None, select: Select | None, arg: Any, timeout_ms: int

@@ -26,8 +26,7 @@ class Sender:
         """
         outgoing = prepare(message, self._session.unique_ids.next(self._session.clock.now_ms()))
         if queue is not None:
-            accepted = await self._path.to_queue(queue, outgoing, timeout_ms)
+            answer = await self._path.to_queue(queue, outgoing, timeout_ms)
         else:
-            accepted = await self._path.anywhere(message.topic, outgoing, timeout_ms)
-        answer = accepted.answer
-        return send_result(answer.code, answer.ext_fields, outgoing.unique_key, accepted.queue)
+            answer = await self._path.anywhere(message.topic, outgoing, timeout_ms)
+        return send_result(answer, outgoing.unique_key)

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from rocketq.client.aio.session import Session
 from rocketq.client.core.fault_latency import FaultLatency
@@ -15,7 +15,7 @@ from rocketq.client.core.queue_choice import RoundRobin
 from rocketq.client.core.retries import Attempt, RetryPolicy, failure
 from rocketq.client.core.routes import MASTER_ID, from_template, publish_queues
 from rocketq.client.core.send_frames import SendTemplate
-from rocketq.client.core.send_results import SEND_STATUSES
+from rocketq.client.core.send_results import SEND_STATUSES, Accepted, accepted
 from rocketq.client.errors import NoQueueError
 from rocketq.errors import RequestTimeoutError, RocketQError
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -39,13 +39,6 @@ class Target:
     route: TopicRoute
     queues: tuple[MessageQueue, ...]
     masters: Mapping[str, str]
-
-
-class Accepted(NamedTuple):
-    """An answer that says the message is stored, and the queue that was asked for."""
-
-    answer: Command
-    queue: MessageQueue
 
 
 class SendPath:
@@ -99,7 +92,7 @@ class SendPath:
                 break
             failed_broker = queue.broker_name
             try:
-                accepted = await self._attempt(target, queue, outgoing, policy.timeout_ms(attempt, left_ms), code)
+                answer = await self._attempt(target, queue, outgoing, policy.timeout_ms(attempt, left_ms), code)
             except RocketQError as error:
                 if not policy.is_worth_another(error):
                     if unsure is not None:
@@ -108,9 +101,9 @@ class SendPath:
                 attempts.append((queue.broker_name, error))
                 self._session.routes.expire(topic)
             else:
-                if policy.is_settled(SEND_STATUSES[accepted.answer.code]):
-                    return accepted
-                unsure = accepted
+                if policy.is_settled(SEND_STATUSES[answer.code]):
+                    return answer
+                unsure = answer
             left_ms = timeout_ms - (self._clock.monotonic_ms() - began_ms)
             if left_ms <= 0:
                 break
@@ -195,7 +188,7 @@ class SendPath:
         self, target: Target, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, code: RequestCode
     ) -> Accepted:
         if self._faults is None:
-            return Accepted(await self._exchange(target, queue, outgoing, timeout_ms, code), queue)
+            return await self._exchange(target, queue, outgoing, timeout_ms, code)
         began_ms = self._clock.monotonic_ms()
         isolated = reachable = True
         try:
@@ -210,15 +203,16 @@ class SendPath:
         finally:
             now_ms = self._clock.monotonic_ms()
             self._faults.record(queue.broker_name, now_ms - began_ms, now_ms, isolated=isolated, reachable=reachable)
-        return Accepted(answer, queue)
+        return answer
 
     async def _exchange(
         self, target: Target, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, code: RequestCode
-    ) -> Command:
+    ) -> Accepted:
         addr = self._master(target, queue)
         if not self._session.is_plain or outgoing.reconsume_times or outgoing.max_reconsume_times is not None:
             command = self._command(queue, outgoing, code)
-            return await self._session.exchange(addr, command, timeout_ms=timeout_ms, accept=SEND_STATUSES)
+            answer = await self._session.exchange(addr, command, timeout_ms=timeout_ms, accept=SEND_STATUSES)
+            return accepted(answer.code, answer.ext_fields, queue)
         connection = self._session.opened(addr)
         if connection is None or connection.writes_paused:
             connection, timeout_ms = await self._session.writable(addr, code, timeout_ms)
@@ -230,7 +224,7 @@ class SendPath:
         )
         if answer.code not in SEND_STATUSES:
             raise failure_of(answer, peer=addr)
-        return answer
+        return accepted(answer.code, answer.ext_fields, queue)
 
     def _master(self, target: Target, queue: MessageQueue) -> str:
         addr = target.masters.get(queue.broker_name)

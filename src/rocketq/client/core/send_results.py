@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -54,11 +54,29 @@ class TransactionResult:
     error: BaseException | None = None
 
 
-def send_result(code: int, fields: Mapping[str, str], unique_key: str, queue: MessageQueue) -> SendResult:
-    """What the broker says, for the queue it really chose; RemoteProtocolError where that is not to be understood."""
-    queue_id, queue_offset = _place(fields)
+class Accepted(NamedTuple):
+    """What a broker says of what it stored: in which queue really, and from which offset on."""
+
+    code: int
+    fields: Mapping[str, str]
+    queue: MessageQueue
+    queue_offset: int
+
+
+def accepted(code: int, fields: Mapping[str, str], queue: MessageQueue) -> Accepted:
+    """The answer for a message meant for this queue; RemoteProtocolError where it is not to be understood."""
+    try:
+        fields["msgId"]
+        queue_id, queue_offset = int(fields["queueId"]), int(fields["queueOffset"])
+    except (KeyError, ValueError) as error:
+        raise RemoteProtocolError(f"the answer to a send lacks {error}") from None
     if queue_id != queue.queue_id:
         queue = MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=queue_id)
+    return Accepted(code, fields, queue, queue_offset)
+
+
+def send_result(answer: Accepted, unique_key: str) -> SendResult:
+    code, fields, queue, queue_offset = answer
     return SendResult(
         SEND_STATUSES[code],
         unique_key,
@@ -72,11 +90,9 @@ def send_result(code: int, fields: Mapping[str, str], unique_key: str, queue: Me
     )
 
 
-def batch_results(
-    code: int, fields: Mapping[str, str], unique_keys: Sequence[str], queue: MessageQueue
-) -> list[SendResult]:
+def batch_results(answer: Accepted, unique_keys: Sequence[str]) -> list[SendResult]:
     """Of each message of a batch: they lie one after the other, and their ids are in one text."""
-    first = send_result(code, fields, "", queue)
+    first = send_result(answer, "")
     ids = first.offset_message_id.split(",")
     if len(ids) != len(unique_keys):
         ids = ids + [""] * (len(unique_keys) - len(ids))  # a broker that stores the batch as one has one id
@@ -85,11 +101,3 @@ def batch_results(
         SendResult(status, unique_key, offset_id, queue, first.queue_offset + at, None, None, region, trace_on)
         for at, (unique_key, offset_id) in enumerate(zip(unique_keys, ids, strict=False))
     ]
-
-
-def _place(fields: Mapping[str, str]) -> tuple[int, int]:
-    try:
-        fields["msgId"]
-        return int(fields["queueId"]), int(fields["queueOffset"])
-    except (KeyError, ValueError) as error:
-        raise RemoteProtocolError(f"the answer to a send lacks {error}") from None
