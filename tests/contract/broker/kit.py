@@ -18,6 +18,7 @@ from rocketq.protocol.flags import CommandFlag, Language, PullFlag
 from rocketq.protocol.frame import FrameDecoder, encode_command
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.properties import decode_properties
+from rocketq.store import Store
 
 JAVA_497 = 407
 JAVA_533 = 479
@@ -230,6 +231,13 @@ async def eventually(look: Callable[[], Coroutine[Any, Any, bool]], within_s: fl
     async with asyncio.timeout(within_s):
         while not await look():
             await asyncio.sleep(0.02)
+
+
+async def drop_finished_segments(store: Store) -> None:
+    """As if their time were over: the log begins at the segment that is being written."""
+    log = store.log
+    store.retention._first_may_go = lambda *given, **more: log.is_finished(log.files.first or 0)  # type: ignore[method-assign]
+    await asyncio.to_thread(store.clean)
 
 
 ONEWAY = int(CommandFlag.ONEWAY)
