@@ -103,6 +103,9 @@ class BrokerConfig:
     pull_bytes_max: int = option("maxPullBytesOnRequest", 1 << 20)
     pull_count_max: int = option("maxPullCountOnRequest", 4_096)
     slave_read: bool = option("slaveReadEnable", False)
+    cold_flow_control: bool = option("coldDataFlowControlEnable", False)
+    cold_bytes_max: int = option("cgColdReadThreshold", 3 << 20)
+    cold_bytes_max_all: int = option("globalColdReadThreshold", 100 << 20)
 
     notify_changes: bool = option("notifyConsumerIdsChangedEnable", True)
     client_life_ms: int = option("channelExpiredTimeout", 120_000)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from rocketq.broker.cold_reads import ColdReads
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.delay_service import DelayService
@@ -12,6 +13,7 @@ from rocketq.broker.figures import Figures
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.handlers import (
     assignments,
+    cold,
     groups,
     locks,
     membership,
@@ -66,6 +68,7 @@ class Parts:
     delays: DelayService
     timer: TimerService
     registrar: Registrar
+    cold_reads: ColdReads = field(default_factory=ColdReads)
     transactions: Transactions
     checks: TransactionChecks
 
@@ -89,6 +92,7 @@ def bind_pulls(parts: Parts, dispatcher: Registry) -> None:
         parts.figures,
         parts.clock,
         parts.polling,
+        parts.cold_reads,
     )
     parts.polling.serve = lambda held, last: pulls.serve_held(held, last, ports)
     pulls.handlers.bind(dispatcher, ports)
@@ -155,6 +159,7 @@ def _bind_administration(parts: Parts, dispatcher: Registry) -> None:
             parts.clock,
         ),
     )
+    cold.handlers.bind(dispatcher, cold.ColdPorts(parts.settings, parts.cold_reads, parts.clock))
     runtime = RuntimeInfo(parts.settings, parts.figures, parts.store, parts.clock, lambda: len(parts.polling))
     operations.handlers.bind(
         dispatcher,

@@ -106,6 +106,13 @@ class Lookups:
         found = None if queue is None else self.queries.store_ms_of(queue, queue_offset)
         return -1 if found is None else found
 
+    def is_cold(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether a message is so far behind the log's end that reading it takes the disk."""
+        self._require_open()
+        require_place(topic, queue_id, queue_offset)
+        queue = self.queues.get(topic, queue_id)
+        return queue is not None and self.queries.is_cold(queue, queue_offset)
+
     def earliest_store_ms(self) -> int:
         """Store time of the oldest message; -1 without any."""
         self._require_open()

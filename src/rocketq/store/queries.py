@@ -150,6 +150,13 @@ class Queries:
 
     # By place
 
+    def is_cold(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """Whether a message is further behind the log's end than what counts as being in memory."""
+        if not queue.min_offset <= queue_offset < queue.end_offset:
+            return False
+        unit = queue.unit(queue_offset)
+        return unit is not None and self._log.end - unit[0] > self._memory_bytes
+
     def record_at(self, log_offset: int) -> Record | None:
         record = self._log.record_at(log_offset, check_crc=self._config.check_crc_on_read)
         return record if record is not None and log_offset + record.size <= self._visible_to() else None

@@ -552,3 +552,28 @@ async def test_the_read_mode_of_the_log(make_rocketq_cluster: MakeCluster) -> No
             config = parse_config((await peer.ask(RequestCode.GET_BROKER_CONFIG)).body.decode())
             assert config["dataReadAheadEnable"] == shown
         assert (await peer.ask(RequestCode.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": 7})).code == 29
+
+
+@over_loopback
+async def test_groups_take_turns_at_the_disk(make_rocketq_cluster: MakeCluster) -> None:
+    """Goal: a group that reads old messages too fast is told to wait, another is not; operators see and lift it."""
+    settings = {"coldDataFlowControlEnable": "true", "cgColdReadThreshold": "500", "accessMessageInMemoryMaxRatio": "0"}
+    cluster = make_rocketq_cluster(settings=settings, clock=ManualClock())
+    async with connected(cluster.broker_addr, version=JAVA_533) as (peer,):
+        for _ in range(3):
+            await send(peer, "Cold", b"x" * 1_000)
+        assert (await pull(peer, "Cold", group="slow", maxMsgNums=1)).code == 0
+        assert (await pull(peer, "Cold", 1, group="slow", maxMsgNums=1)).code == 2
+        assert (await pull(peer, "Cold", group="other", maxMsgNums=1)).code == 0
+
+        shown = json.loads((await peer.ask(RequestCode.GET_COLD_DATA_FLOW_CTR_INFO)).body)
+        assert shown["runtimeTable"]["slow"]["coldAcc"] > 1_000
+        assert (shown["cgColdReadThreshold"], shown["configTable"]) == (500, {})
+        assert shown["globalAcc"] == sum(group["coldAcc"] for group in shown["runtimeTable"].values())
+
+        assert (await peer.ask(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"slow=1000000\n")).code == 0
+        assert json.loads((await peer.ask(2003)).body)["configTable"] == {"slow": 1_000_000}
+        assert (await pull(peer, "Cold", 1, group="slow", maxMsgNums=1)).code == 0
+        assert (await peer.ask(RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, body=b"slow")).code == 0
+        assert (await pull(peer, "Cold", 2, group="slow", maxMsgNums=1)).code == 2
+        assert (await peer.ask(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"slow=much\n")).code == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rocketq.broker.cold_reads import ColdReads
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.figures import Figures
@@ -46,6 +47,7 @@ class PullPorts:
     figures: Figures
     clock: Clock
     polling: LongPolling[Request[PullRequest]]
+    cold_reads: ColdReads
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ _FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST, _FO
 def pull(request: Request[PullRequest], ports: PullPorts) -> Reply | None:
     header = request.header
     plan = _admit(request, ports)
+    _refuse_too_cold(header, ports)
     found = _read(header, plan, header.queue_offset, ports)
     if header.flags & PullFlag.COMMIT_OFFSET:
         ports.offsets.commit(header.group, header.topic, header.queue_id, header.commit_offset)
@@ -184,6 +187,21 @@ def _forbidden(kind: int, remark: str) -> Refusal:
     return Refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(kind)})
 
 
+def _refuse_too_cold(header: PullRequest, ports: PullPorts) -> None:
+    """Where that is controlled, groups take turns at the disk, so that one far behind does not slow down all."""
+    config = ports.settings.config
+    if not config.cold_flow_control or not ports.cold_reads.is_over(
+        header.group,
+        ports.clock.monotonic_ms(),
+        group_bytes_max=config.cold_bytes_max,
+        total_bytes_max=config.cold_bytes_max_all,
+    ):
+        return
+    if ports.store.is_cold(header.topic, header.queue_id, header.queue_offset):
+        remark = f"consumer group {header.group} reads more old messages from the disk than it may at present"
+        raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
+
+
 # reading
 
 
@@ -200,7 +218,10 @@ def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPor
         bytes_max=bytes_max,
         tag_codes=plan.tag_codes,
     )
-    took_ms = ports.clock.monotonic_ms() - began_ms
+    now_ms = ports.clock.monotonic_ms()
+    took_ms = now_ms - began_ms
+    if found.suggest_slave and config.cold_flow_control:
+        ports.cold_reads.count(header.group, len(found.records), now_ms)
     ports.figures.pulled(header.topic, header.group, found.count, len(found.records), took_ms)
     return found
 

@@ -66,3 +66,23 @@ class QueueEntries(Body):
     entries: tuple[QueueEntry, ...] = member("queueData", default=())
     max_offset: int = member("maxQueueIndex", default=0)
     min_offset: int = member("minQueueIndex", default=0)
+
+
+@body
+class ColdReaderStats(Body):
+    """What a group has read from the disk in the present window."""
+
+    window_bytes: int = member("coldAcc", default=0)
+    last_ms: int = member("lastColdReadTimeMills", default=0)
+    since_ms: int = member("createTimeMills", default=0)
+
+
+@body
+class ColdReadStats(Body):
+    """`limits` are those an operator gave to single groups."""
+
+    readers: dict[str, ColdReaderStats] = member("runtimeTable", factory=dict)
+    limits: dict[str, int] = member("configTable", factory=dict)
+    group_bytes_max: int = member("cgColdReadThreshold", default=0)
+    total_bytes_max: int = member("globalColdReadThreshold", default=0)
+    total_bytes: int = member("globalAcc", default=0)
