@@ -97,6 +97,7 @@ class BrokerConfig:
     timer_seconds_max: int = option("timerMaxDelaySec", 3 * 86_400)
     recall_enabled: bool = option("recallMessageEnable", True)
 
+    young_topic_rule: bool = option("youngTopicRule", True)
     long_polling: bool = option("longPollingEnable", True)
     short_polling_ms: int = option("shortPollingTimeMills", 1_000)
     held_pulls_max: int = option("pullThreadPoolQueueCapacity", 100_000)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from rocketq.broker.members import Departures, Link, Member, Roster
+from rocketq.broker.subscription_conflicts import Wishes, conflicts, wishes_of
 from rocketq.protocol.bodies.heartbeat import ConsumerData, Subscription
 from rocketq.protocol.flags import ConsumeFromWhere, ConsumeType, MessageModel
 
@@ -40,6 +41,9 @@ class ConsumerGroups(Generic[Link]):
     def __init__(self) -> None:
         self._roster: Roster[Link] = Roster()
         self._groups: dict[str, ConsumerGroup] = {}
+        self._wishes: dict[str, dict[Link, Wishes]] = {}
+        self._told: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._reworded: set[str] = set()
 
     def heartbeat(self, data: ConsumerData, member: Member[Link]) -> bool:
         """Whether members or topics of the group changed."""
@@ -48,7 +52,36 @@ class ConsumerGroups(Generic[Link]):
             group = self._groups[data.group] = ConsumerGroup(data.consume_type, data.model, data.from_where)
         group.consume_type, group.model, group.from_where = data.consume_type, data.model, data.from_where
         joined = self._roster.put(data.group, member)
+        self._wish(data, member.link)
         return group.subscribe(data.subscriptions) or joined
+
+    def disagreements(self, data: ConsumerData, link: Link) -> dict[str, tuple[str, ...]]:
+        """In what this member would differ from the others of its group, by topic."""
+        wishes, known = wishes_of(data.subscriptions), self._wishes.get(data.group, {})
+        if known.get(link) == wishes and data.group not in self._told:
+            return {}
+        return conflicts([wishes, *(other for one, other in known.items() if one != link)])
+
+    def conflicts(self, group: str) -> dict[str, tuple[str, ...]]:
+        """What members of a group want differently, by topic."""
+        return conflicts(self._wishes.get(group, {}).values())
+
+    def is_new_conflict(self, group: str) -> bool:
+        """Whether the members' differences are others than when this was asked last."""
+        if group not in self._reworded:
+            return False
+        self._reworded.discard(group)
+        found = self.conflicts(group)
+        before = self._told.pop(group, {})
+        if found:
+            self._told[group] = found
+        return bool(found) and found != before
+
+    def _wish(self, data: ConsumerData, link: Link) -> None:
+        wishes, known = wishes_of(data.subscriptions), self._wishes.setdefault(data.group, {})
+        if known.get(link) != wishes:
+            known[link] = wishes
+            self._reworded.add(data.group)
 
     def leave(self, group: str, link: Link) -> bool:
         """Whether it was a member."""
@@ -85,5 +118,13 @@ class ConsumerGroups(Generic[Link]):
 
     def _forget_empty(self, *groups: str) -> None:
         for group in groups:
-            if group not in self._roster:
+            present = {member.link for member in self._roster.members(group)}
+            self._wishes[group] = {
+                link: wishes for link, wishes in self._wishes.get(group, {}).items() if link in present
+            }
+            self._reworded.add(group)
+            if not present:
+                self._reworded.discard(group)
                 self._groups.pop(group, None)
+                self._wishes.pop(group, None)
+                self._told.pop(group, None)

@@ -113,7 +113,7 @@ def _bind_data(parts: Parts, dispatcher: Registry) -> None:
     replies.handlers.bind(dispatcher, replies.ReplyPorts(send_ports, parts.producers))
     recalls.handlers.bind(dispatcher, recalls.RecallPorts(parts.settings, parts.timer, parts.store, parts.clock))
     transactions.handlers.bind(dispatcher, transactions.TransactionPorts(parts.transactions, parts.store))
-    offsets.handlers.bind(dispatcher, offsets.OffsetPorts(parts.offsets, parts.store))
+    offsets.handlers.bind(dispatcher, offsets.OffsetPorts(parts.settings, parts.offsets, parts.store))
     messages.handlers.bind(dispatcher, messages.MessagePorts(parts.store, parts.consumers))
 
 

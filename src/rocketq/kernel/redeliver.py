@@ -15,7 +15,7 @@ if not cython.compiled:
     from rocketq.kernel.primitives import equal_bytes, find_byte, load_i32, load_i64
     from rocketq.kernel.properties import PropertySpans
     from rocketq.kernel.queue_units import QueueTail
-    from rocketq.kernel.reader import LogMap, is_of_queue
+    from rocketq.kernel.reader import is_of_queue
     from rocketq.kernel.records import MESSAGE, RecordView
 
     # What a delivery answers.
@@ -37,8 +37,8 @@ class Destination:
 
 @cython.cclass
 class Redelivery:
-    """Delivers under its owner's lock. It asks back for what it lacks: a mapping of the log (`need_log_offset`), a queue
-    (`need_topic`, `need_queue_id`), room in one (`waiting`), a new log file, the index. Then it is called again.
+    """Delivers under its owner's lock. It asks back for what it lacks: a mapping of the log (`need_log_offset`), a
+    queue (`need_topic`, `need_queue_id`), room in one (`waiting`), a new log file, the index. Then it is called again.
 
     `at` is the unit it stopped at, `due_ms` when that one is due, `delivered` and `bad` count; `bad_log_offset` is the
     last record that could not be delivered.
@@ -186,7 +186,7 @@ class Redelivery:
         return view.store_ms + delays_ms[min(level, len(delays_ms)) - 1]
 
     def find_destination(self, segment):
-        """Read where the viewed record belongs; False when it does not say. Of a name that occurs twice the last counts."""
+        """Read where the viewed record belongs; False when it does not say. Of two equal names the last counts."""
         view: RecordView = self._view
         p: cython.p_uchar = segment.p
         at: cython.Py_ssize_t = view.properties_at

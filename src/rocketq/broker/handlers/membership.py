@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from rocketq.broker.consumer_groups import ConsumerGroups
@@ -10,6 +11,7 @@ from rocketq.broker.members import Member
 from rocketq.broker.producer_groups import ProducerGroups
 from rocketq.broker.pushes import Client, tell_members_changed
 from rocketq.broker.settings import Settings
+from rocketq.broker.subscription_conflicts import describe
 from rocketq.broker.tag_filter import BadExpressionError, is_tag_filter, parse_tags
 from rocketq.broker.topic_table import TopicTable
 from rocketq.protocol.bodies import connections as bodies
@@ -20,6 +22,8 @@ from rocketq.protocol.headers import membership as headers
 from rocketq.protocol.names import retry_topic, topic_fault
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +47,29 @@ def heartbeat(request: Request[None], ports: MembershipPorts) -> Reply:
     member = Member(connection, beat.client_id, request.command.language, request.version, ports.clock.monotonic_ms())
     for producer in beat.producers:
         ports.producers.put(producer.group, member)
-    for consumer in beat.consumers:
-        _take_consumer(consumer, member, ports)
+    refused = [found for consumer in beat.consumers if (found := _take_consumer(consumer, member, ports)) is not None]
+    if refused:
+        raise Refusal(ResponseCode.NO_PERMISSION, "; ".join(refused))
     return Reply()
 
 
-def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -> None:
+def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -> str | None:
+    """Why it is not taken, or None."""
     config, now_ms = ports.settings.config, ports.clock.now_ms()
     group = ports.groups.find(data.group, auto_create=config.auto_create_groups, now_ms=now_ms)
     retry = retry_topic(data.group)
     if group is not None and retry not in ports.topics and topic_fault(retry) is None:
         sys_flag = int(TopicSysFlag.UNIT_SUB) if data.unit_mode else 0
         ports.topics.create_exactly(retry, group.retry_queue_count, now_ms=now_ms, sys_flag=sys_flag)
+    if group is not None and group.is_strict and (found := ports.consumers.disagreements(data, member.link)):
+        return f"group {data.group} is strict and its members want something else: {describe(found)}"
     changed = ports.consumers.heartbeat(data, member)
+    if ports.consumers.is_new_conflict(data.group):
+        found = ports.consumers.conflicts(data.group)
+        log.warning("members of group %s want different things: %s", data.group, describe(found))
     if changed and config.notify_changes and (group is None or group.notify_changes):
         tell_members_changed(ports.consumers.members(data.group), data.group)
+    return None
 
 
 @handlers.on(RequestCode.UNREGISTER_CLIENT)
@@ -127,6 +139,7 @@ def consumer_connections(request: Request[headers.ConsumerConnectionRequest], po
             model=group.model,
             from_where=group.from_where,
             subscriptions=dict(group.subscriptions),
+            conflicts=ports.consumers.conflicts(name) or None,
         )
     )
 

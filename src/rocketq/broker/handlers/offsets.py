@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketq.broker.consumer_offsets import OffsetTable
+from rocketq.broker.settings import Settings
 from rocketq.protocol.bodies.offsets import CorrectionOffsets
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import offsets as headers
@@ -16,6 +17,7 @@ from rocketq.store import ReadStatus, Store
 
 @dataclass(frozen=True, slots=True)
 class OffsetPorts:
+    settings: Settings
     offsets: OffsetTable
     store: Store
 
@@ -27,10 +29,11 @@ _NOBODY_BEHIND: Final = (1 << 63) - 1
 
 @handlers.on(RequestCode.QUERY_CONSUMER_OFFSET)
 def query(request: Request[headers.QueryOffsetRequest], ports: OffsetPorts) -> Reply:
-    """What was committed; 0 for a group that is new while the queue's first message is still at hand."""
-    header = request.header
+    """What was committed; 0 for a group that is new while the queue's first message is still at hand (unless that rule
+    is switched off: then a new group starts where its consumers say)."""
+    header, young = request.header, ports.settings.config.young_topic_rule
     offset = ports.offsets.get(header.group, header.topic, header.queue_id)
-    if offset is None and header.zero_if_none is not False and _starts_at_zero(request, ports.store):
+    if offset is None and young and header.zero_if_none is not False and _starts_at_zero(request, ports.store):
         offset = 0
     if offset is None:
         remark = f"group {header.group} has committed nothing for queue {header.queue_id} of {header.topic}"

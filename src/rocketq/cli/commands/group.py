@@ -52,23 +52,24 @@ def status(caller: Caller, group: str) -> None:
     caller.show(status_json(found), status_text(found))
 
 
-@group.command(
-    "set", epilog=example("rocketq group set billing --retry-max 5", "rocketq group set billing --no-consume")
-)
+@group.command("set", epilog=example("rocketq group set billing --retry-max 5", "rocketq group set billing --strict"))
 @calls_cluster
 @click.argument("group")
 @click.option("--consume/--no-consume", "consume_enable", default=None, help="Whether it may consume.")
 @click.option("--broadcast/--no-broadcast", "consume_broadcast_enable", default=None, help="Whether as broadcast.")
 @click.option("--from-min/--no-from-min", "consume_from_min_enable", default=None, help="Whether from the beginning.")
 @click.option("--notify/--no-notify", "notify_changes", default=None, help="Whether members hear of each other.")
+@click.option("--strict/--no-strict", default=None, help="Refuse members that want something else than the others.")
 @click.option("--retry-max", type=click.IntRange(-1), help="Deliveries before a message is a dead letter.")
 @click.option("--retry-queues", "retry_queue_count", type=click.IntRange(0), help="Queues of its retry topic.")
 @click.option("--cluster", help="On the masters of this cluster alone.")
 @click.option("--broker", metavar="NAME|HOST:PORT", help="On this broker alone.")
-def set_group(caller: Caller, group: str, cluster: str | None, broker: str | None, **options: Any) -> None:
+def set_group(
+    caller: Caller, group: str, cluster: str | None, broker: str | None, strict: bool | None, **options: Any
+) -> None:
     """Make GROUP on every broker, or change what is given where it exists."""
     changes = GroupChanges(**{name: value for name, value in options.items() if value is not None})  # type: ignore[typeddict-item]
-    found = caller.run(lambda admin: admin.groups.set(group, cluster=cluster, broker=broker, **changes))
+    found = caller.run(lambda admin: admin.groups.set(group, cluster=cluster, broker=broker, strict=strict, **changes))
     caller.show({"group": group, "brokers": found}, f"{group} is set on {', '.join(found)}")
 
 

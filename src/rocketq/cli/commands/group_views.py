@@ -28,6 +28,7 @@ def status_json(status: GroupStatus) -> dict[str, Any]:
             for one in status.members
         ],
         "subscriptions": {topic: one.expression for topic, one in status.subscriptions.items()},
+        "conflicts": {topic: list(kinds) for topic, kinds in status.conflicts.items()},
         "queues": [
             {
                 **queue_json(one.queue),
@@ -51,6 +52,7 @@ def status_text(status: GroupStatus) -> str:
         "starts": status.from_where.value.lower() if status.from_where else NONE,
         "subscribes to": ", ".join(f"{topic} ({one.expression})" for topic, one in status.subscriptions.items())
         or NONE,
+        **{f"CONFLICT in {topic}": " against ".join(kinds) for topic, kinds in status.conflicts.items()},
         "lag": f"{UNKNOWN if status.lag is None else status.lag}{known}",
         "consumes per second": f"{status.consume_tps:.1f}",
         **{f"{name} not heard": why for name, why in status.unreachable.items()},

@@ -60,14 +60,23 @@ class AsyncGroups:
         return await self._lookup.configs(await self._directory.masters())
 
     async def set(
-        self, group: str, *, cluster: str | None = None, broker: str | None = None, **changes: Unpack[GroupChanges]
+        self,
+        group: str,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+        strict: bool | None = None,
+        **changes: Unpack[GroupChanges],
     ) -> dict[str, GroupConfig]:
-        """Make or change a group on every master, on those of a cluster, or on one broker; what it is there then."""
+        """Make or change a group on every master, on those of a cluster, or on one broker; what it is there then. A
+        strict group refuses members that want something else than the others."""
         if (fault := group_fault(group)) is not None:
             raise ConfigError(fault)
         masters = await self._directory.masters(cluster, broker)
         known = (await self._lookup.configs(masters)).get(group, {})
         wanted = {name: replace(known.get(name, GroupConfig(group=group)), **changes) for name in masters}
+        if strict is not None:
+            wanted = {name: config.with_strict(strict) for name, config in wanted.items()}
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         calls = {
             name: self._session.call(addr, None, code=code, body=wanted[name].encode())
@@ -116,6 +125,7 @@ class AsyncGroups:
             model=connections.model,
             from_where=connections.from_where,
             subscriptions=connections.subscriptions,
+            conflicts=connections.conflicts or {},
             queues=queue_lags(
                 progress,
                 await self._never_committed(group, progress),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rocketq.client.core.routes import queue_order
 from rocketq.protocol.bodies.connections import Connection, ConsumerConnections
@@ -40,6 +40,8 @@ class GroupStatus:
     model: MessageModel | None = None
     from_where: ConsumeFromWhere | None = None
     subscriptions: Mapping[str, Subscription]
+    conflicts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By topic, the different things that members want of it, as far as brokers tell."""
     queues: tuple[QueueLag, ...] = ()
     consume_tps: float = 0.0
     unreachable: Mapping[str, str]
@@ -98,4 +100,5 @@ def merge_connections(parts: Iterable[ConsumerConnections]) -> ConsumerConnectio
         model=found[0].model,
         from_where=found[0].from_where,
         subscriptions=dict(sorted(subscriptions.items())),
+        conflicts={topic: kinds for part in found for topic, kinds in (part.conflicts or {}).items()} or None,
     )

@@ -22,6 +22,8 @@ class ConsumerConnections(Body):
     model: MessageModel | None = member("messageModel", default=None)
     from_where: ConsumeFromWhere | None = member("consumeFromWhere", default=None)
     subscriptions: dict[str, Subscription] = member("subscriptionTable", factory=dict)
+    conflicts: dict[str, tuple[str, ...]] | None = member("subscriptionConflicts", default=None)
+    """By topic, the different things that members want of it; only our brokers tell."""
 
 
 @body

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.bodies.json_body import Body, body, member
 from rocketq.protocol.bodies.queues import DataVersion
+
+STRICT_ATTRIBUTE: Final = "rocketq.strict"
 
 
 @body
@@ -26,6 +29,15 @@ class GroupConfig(Body):
     group_sys_flag: int | None = member("groupSysFlag", default=None)
     subscriptions: Any | None = member("subscriptionDataSet", default=None)
     attributes: dict[str, str] | None = member("attributes", default=None)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether members that want something else than the others are refused."""
+        return (self.attributes or {}).get(STRICT_ATTRIBUTE) == "true"
+
+    def with_strict(self, strict: bool) -> GroupConfig:
+        others = {name: value for name, value in (self.attributes or {}).items() if name != STRICT_ATTRIBUTE}
+        return replace(self, attributes=(others | {STRICT_ATTRIBUTE: "true"} if strict else others) or None)
 
 
 @body
