@@ -143,7 +143,7 @@ async def test_producers_share_a_session(cluster: EmbeddedCluster, topic: str) -
             with pytest.raises(GroupTakenError):
                 await AsyncProducer("one", session=session).start()
             connected = await admin.groups.producer_connections("one")
-            assert [each.client_id for each in connected.connections] == [session.client_id]
+            assert [each.client_id for each in connected] == [session.client_id]
             health = session.health()
             assert {member["group"] for member in health.members} == {"one", "two"}
             assert any(health.brokers.values())
