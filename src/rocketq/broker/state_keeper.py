@@ -61,7 +61,8 @@ class StateKeeper:
         self._save_soon()
 
     def _save_soon(self) -> asyncio.Task[None]:
-        if self._saving is None:
+        """The write under way, or a new one: one that has ended covers nothing that came behind it."""
+        if self._saving is None or self._saving.done():
             self._saving = asyncio.get_running_loop().create_task(self._save())
             self._saving.add_done_callback(self._saved)
         return self._saving
@@ -78,7 +79,8 @@ class StateKeeper:
         self._settled_changes = upto
 
     def _saved(self, task: asyncio.Task[None]) -> None:
-        self._saving = None
+        if self._saving is task:
+            self._saving = None
         if task.cancelled():
             return
         if (failure := task.exception()) is not None:  # it is tried again at the next change, and regularly

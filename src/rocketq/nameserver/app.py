@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from rocketq.nameserver.config import NameServerConfig
 from rocketq.nameserver.handlers import Ports, handlers
@@ -28,7 +29,8 @@ class NameServer:
         self._clock = clock or SystemClock()
         self._routes = RouteTable()
         self.dispatcher = Dispatcher()
-        ports = Ports(self._routes, KvConfig(self._config.kv_path), Settings(self._config), self._clock)
+        self._settings = Settings(self._config)
+        ports = Ports(self._routes, KvConfig(self._config.kv_path), self._settings, self._clock)
         handlers.bind(self.dispatcher, ports)
         self._server = Server(self.dispatcher, limits=Limits(idle_ms=self._config.idle_seconds * 1000), tls=tls)
         self._server.add_close_callback(self._disconnected)
@@ -45,6 +47,7 @@ class NameServer:
     async def start(self) -> None:
         """Serve; `addr` tells where."""
         await self._server.start(self._config.host, self._config.port)
+        self._settings.config = replace(self._settings.config, port=self.port)  # where it really listens, for tools
         self._scanning = asyncio.get_running_loop().create_task(self._scan_regularly())
         log.info("NameServer serves at %s", self.addr)
 

@@ -77,6 +77,8 @@ def test_it_says_when_it_serves_and_stops_cleanly(tmp_path: Path, processes: lis
     put = Command(code=100, ext_fields={"namespace": "N", "key": "k", "value": "v"})
     assert asyncio.run(ask(addr, put)).code == 0
     assert asyncio.run(ask(addr, Command(code=318, body=b"orderMessageEnable=true"))).code == 0
+    shown = asyncio.run(ask(addr, Command(code=319))).body.decode()
+    assert f"listenPort={addr.rpartition(':')[2]}\n" in shown, "where it listens, not 0"
     out, err = process.stop(number)
     assert out == f"boot success: namesrv {addr}\n"
     assert err == ""

@@ -125,6 +125,22 @@ def test_what_could_not_be_saved_is_told_and_saved_later(tmp_path: Path) -> None
     asyncio.run(run())
 
 
+def test_a_write_that_has_ended_covers_nothing_behind_it(tmp_path: Path) -> None:
+    """Goal: whoever comes when a write is done, and the keeper was not told so yet, neither spins nor is forgotten."""
+
+    async def run() -> None:
+        kept = Kept(tmp_path)
+        ended = asyncio.create_task(asyncio.sleep(0))
+        await ended
+        kept.keeper._saving = ended
+        kept.add("T")
+        assert kept.keeper._saving is not ended
+        await asyncio.wait_for(kept.keeper.settle(), HANG_S)
+        assert kept.on_disk() == {"T"}
+
+    asyncio.run(run())
+
+
 class Answers:
     """A dispatcher without a connection: what a registered handler gives, awaited where it is late."""
 
