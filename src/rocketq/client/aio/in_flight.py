@@ -17,6 +17,7 @@ class InFlight:
         self.count = 0
         self.size_bytes = 0
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._empty: asyncio.Event | None = None
 
     def try_enter(self, size_bytes: int) -> bool:
         """Whether there is room; then it is taken."""
@@ -51,6 +52,20 @@ class InFlight:
         self.size_bytes -= size_bytes
         if self._waiting:
             self._admit()
+        if self._empty is not None and self.count == 0:
+            self._empty.set()
+
+    async def drained(self, timeout_ms: int) -> bool:
+        """Whether all under way ended in time."""
+        if self.count == 0:
+            return True
+        self._empty = asyncio.Event()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def close(self, what: str) -> None:
         """Nobody gets room any more."""

@@ -7,30 +7,25 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from rocketq.client.aio import send_observer
-from rocketq.client.aio.batcher import Batcher
-from rocketq.client.aio.in_flight import InFlight
-from rocketq.client.aio.packer import Packer
+from rocketq.client.aio.deliveries import Deliveries
 from rocketq.client.aio.reply_waiters import ReplyWaiters
 from rocketq.client.aio.send_observer import SendObserver
-from rocketq.client.aio.sends import SendPath
 from rocketq.client.aio.session import Session, SessionConfig
 from rocketq.client.aio.trace import SendTracer, TraceCollector
 from rocketq.client.aio.transactions import Transactions
-from rocketq.client.core.batches import batch_request, check_batch, encode_element, split, stored_bytes
-from rocketq.client.core.fault_latency import FaultLatency
+from rocketq.client.core.batches import check_batch
 from rocketq.client.core.hooks import SendHook, SendMode
 from rocketq.client.core.java_hash import hash_index
-from rocketq.client.core.messages import Message, Outgoing, check
+from rocketq.client.core.messages import Message, check
 from rocketq.client.core.producer_config import ProducerConfig, check_group
 from rocketq.client.core.replies import reply_properties, reply_topic, request_properties
-from rocketq.client.core.send_results import Accepted, SendResult, TransactionResult, batch_results, send_result
+from rocketq.client.core.send_results import SendResult, TransactionResult
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.transactions import TransactionListener, half_properties
 from rocketq.client.errors import (
-    BatchFailedError,
     ClientClosedError,
     MessageInvalidError,
     NotStartedError,
@@ -38,17 +33,15 @@ from rocketq.client.errors import (
     SelectorError,
     WrongLoopError,
 )
-from rocketq.errors import ConfigError, RocketQError
-from rocketq.model import SysFlag
+from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.heartbeat import ProducerData
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.headers.transactions import CheckTransactionRequest
-from rocketq.protocol.names import AUTO_CREATE_TOPIC, Property
+from rocketq.protocol.names import Property
 
 log = logging.getLogger(__name__)
 
-TOPICS_MAX: Final = 10_000
 
 Select = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue | None]
 
@@ -82,23 +75,13 @@ class AsyncProducer:
         self.config = config or ProducerConfig()
         self._user_group = group
         self.group = self.session.namespace.group(group)
-        self._packer = Packer(self.session, self.config.packing())
-        self._path = SendPath(
-            self.session,
-            self.group,
-            policy=self.config.retry_policy(),
-            faults=FaultLatency(self.config.fault_latency) if self.config.fault_latency is not None else None,
-            template_topic=self.config.template_topic,
-            new_topic_queues=self.config.new_topic_queues,
-        )
+        self._deliveries = Deliveries(self.session, self.group, self.config)
         self._listener = transaction
         self._observer = SendObserver(list(hooks), group, self.session.clock)
-        self._topics: dict[str, None] = {self.config.template_topic or AUTO_CREATE_TOPIC: None}
-        self._in_flight = InFlight(self.config.in_flight_count_max, self.config.in_flight_bytes_max)
         self._replies = ReplyWaiters()
         self._transactions: Transactions | None = None
-        self._batcher: Batcher | None = None
         self._trace: TraceCollector | None = None
+        self._tracer: SendTracer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
@@ -119,11 +102,11 @@ class AsyncProducer:
                 checks_at_once=self.config.checks_at_once,
                 checks_max=self.config.checks_max,
             )
-        if self.config.batching is not None:
-            self._batcher = Batcher(self._path, self.config.batching, self.session.clock)
+        self._deliveries.start()
         if self.config.trace:
             self._trace = TraceCollector(self.session, self._user_group, "PRODUCE", topic=self.config.trace_topic)
-            self._observer.add(SendTracer(self._trace, self.session, self._user_group))
+            self._tracer = SendTracer(self._trace, self.session, self._user_group)
+            self._observer.add(self._tracer)
         try:
             await self.session.members.join(self)
         except BaseException:
@@ -136,11 +119,8 @@ class AsyncProducer:
         if self._closed:
             return
         self._closed = True
-        what = self._what
-        self._in_flight.close(what)
-        self._replies.close(what)
-        if self._batcher is not None:
-            await self._batcher.close()
+        self._replies.close(self._what)
+        await self._deliveries.close(self._what, self.config.send_timeout_ms)
         if self._trace is not None:
             await self._trace.close()
         await self.session.members.leave(self)
@@ -182,8 +162,10 @@ class AsyncProducer:
             queue, limit_ms = await self._selected(message, sharding_key, select, arg, limit_ms)
             extra = {Property.SHARDING_KEY: str(sharding_key)} if sharding_key is not None else None
         if not self._observer:
-            return await self._send_one(message, queue, limit_ms, extra)
-        return await self._observed(SendMode.SEND, message, queue, self._send_one(message, queue, limit_ms, extra))
+            return await self._deliveries.one(message, queue, limit_ms, extra)
+        return await self._observed(
+            SendMode.SEND, message, queue, self._deliveries.one(message, queue, limit_ms, extra)
+        )
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
@@ -191,7 +173,7 @@ class AsyncProducer:
         """Hand it to the network; nobody says what became of it."""
         self._check_ready()
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
-        work = self._send_oneway(message, queue, limit_ms)
+        work = self._deliveries.oneway(message, queue, limit_ms)
         await self._observer.around(SendMode.ONEWAY, (message,), queue, work, send_observer.none)
 
     async def send_batch(
@@ -205,7 +187,7 @@ class AsyncProducer:
         check_batch(messages)
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.session.clock.monotonic_ms() + limit_ms
-        work = self._send_parts(messages, queue, deadline_ms)
+        work = self._deliveries.parts(messages, queue, deadline_ms)
         return await self._observer.around(SendMode.BATCH, tuple(messages), queue, work, tuple)
 
     async def send_in_transaction(
@@ -222,11 +204,14 @@ class AsyncProducer:
         if message.is_delayed:
             raise MessageInvalidError("a transactional message cannot be delayed")
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
-        half = self._send(message, None, limit_ms, half_properties(self.group))
+        half = self._deliveries.single(message, None, limit_ms, half_properties(self.group))
         sent = await self._observed(SendMode.HALF, message, None, half)
-        topic = self._topic(message.topic)
-        addr = await self._path.master(topic, sent.queue.broker_name, limit_ms)
-        return await self._transactions.settle(message, arg, sent, topic, addr)
+        topic = self._deliveries.topic(message.topic)
+        addr = await self._deliveries.path.master(topic, sent.queue.broker_name, limit_ms)
+        result = await self._transactions.settle(message, arg, sent, topic, addr)
+        if self._tracer is not None:
+            self._tracer.transaction_ended(message, result)
+        return result
 
     async def request(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int = 3_000
@@ -234,17 +219,19 @@ class AsyncProducer:
         """Send it and wait for the reply of whoever consumes it; ReplyTimeoutError when none comes."""
         self._check_ready()
         check(message, self.config.body_bytes_max)
-        topic = self._topic(message.topic)
+        topic = self._deliveries.topic(message.topic)
         deadline_ms = self.session.clock.monotonic_ms() + timeout_ms
         correlation_id = str(uuid.uuid4())
         extra = request_properties(correlation_id, self.session.client_id, timeout_ms)
         if self.session.routes.peek(topic) is None:  # its brokers must know us before the reply can come
-            await self._path.queues(topic, timeout_ms)
+            await self._deliveries.path.queues(topic, timeout_ms)
             await self.session.members.heartbeat()
         reply = self._replies.expect(correlation_id)
         try:
             left_ms = max(1, deadline_ms - self.session.clock.monotonic_ms())
-            sent = await self._observed(SendMode.SEND, message, queue, self._send(message, queue, left_ms, extra))
+            sent = await self._observed(
+                SendMode.SEND, message, queue, self._deliveries.single(message, queue, left_ms, extra)
+            )
             left_ms = max(1, deadline_ms - self.session.clock.monotonic_ms())
             async with asyncio.timeout(left_ms / 1000):
                 return await reply
@@ -267,20 +254,20 @@ class AsyncProducer:
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
         extra = reply_properties(to.properties, to.message_id)
         message = Message(topic=reply_topic(to), body=body, properties=properties or {})
-        work = self._send(message, None, limit_ms, extra, RequestCode.SEND_REPLY_MESSAGE_V2)
+        work = self._deliveries.single(message, None, limit_ms, extra, RequestCode.SEND_REPLY_MESSAGE_V2)
         return await self._observed(SendMode.REPLY, message, None, work)
 
     async def queues(self, topic: str, *, timeout_ms: int | None = None) -> tuple[MessageQueue, ...]:
         """Where messages of a topic may go, in the order a selector gets them."""
         self._check_ready()
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
-        found = await self._path.queues(self._topic(topic), limit_ms)
+        found = await self._deliveries.path.queues(self._deliveries.topic(topic), limit_ms)
         return tuple(self.session.namespace.plain_queue(queue) for queue in found)
 
     # as a member of the session
 
     def topics(self) -> Collection[str]:
-        return tuple(self._topics)
+        return tuple(self._deliveries.topics)
 
     def heartbeat_part(self) -> ProducerData:
         return ProducerData(group=self.group)
@@ -298,9 +285,9 @@ class AsyncProducer:
         return {
             "kind": "producer",
             "group": self._user_group,
-            "topics": sorted(self._topics),
-            "in_flight_count": self._in_flight.count,
-            "in_flight_bytes": self._in_flight.size_bytes,
+            "topics": sorted(self._deliveries.topics),
+            "in_flight_count": self._deliveries.in_flight.count,
+            "in_flight_bytes": self._deliveries.in_flight.size_bytes,
             "waiting_for_replies": len(self._replies),
             "traces_dropped": self._trace.dropped_count if self._trace is not None else 0,
         }
@@ -319,129 +306,16 @@ class AsyncProducer:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoopError(self._what)
 
-    def _topic(self, topic: str) -> str:
-        """As brokers know it; its route is kept fresh from now on."""
-        wrapped = self.session.namespace.topic(topic) if isinstance(topic, str) else topic
-        if wrapped not in self._topics and len(self._topics) < TOPICS_MAX:
-            self._topics[wrapped] = None
-        return wrapped
-
     async def _observed(
         self, mode: SendMode, message: Message, queue: MessageQueue | None, work: Coroutine[Any, Any, SendResult]
     ) -> SendResult:
         return await self._observer.around(mode, (message,), queue, work, send_observer.one)
 
-    async def _send_one(
-        self, message: Message, queue: MessageQueue | None, timeout_ms: int, extra: Mapping[str, str] | None
-    ) -> SendResult:
-        if self._batcher is not None and extra is None and self._may_batch(message):
-            return await self._send_batched(message, queue, timeout_ms)
-        return await self._send(message, queue, timeout_ms, extra)
-
-    async def _send_oneway(self, message: Message, queue: MessageQueue | None, timeout_ms: int) -> None:
-        outgoing = await self._packer.pack(message)
-        target = self.session.namespace.queue(queue) if queue is not None else None
-        await self._path.oneway(self._topic(message.topic), outgoing, target, timeout_ms)
-
-    async def _send(
-        self,
-        message: Message,
-        queue: MessageQueue | None,
-        timeout_ms: int,
-        extra: Mapping[str, str] | None = None,
-        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
-    ) -> SendResult:
-        outgoing = await self._packer.pack(message, extra)
-        if extra is not None and Property.TRANSACTION_PREPARED in extra:
-            outgoing.sys_flag |= SysFlag.TRANSACTION_PREPARED
-        is_reply = code is RequestCode.SEND_REPLY_MESSAGE_V2  # its topic is the cluster's, in no namespace
-        topic = message.topic if is_reply else self._topic(message.topic)
-        result = send_result(await self._deliver(topic, outgoing, queue, timeout_ms, code), outgoing.unique_key)
-        if self.session.namespace.name is not None:
-            result.queue = self.session.namespace.plain_queue(result.queue)
-        return result
-
-    async def _deliver(
-        self, topic: str, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int, code: RequestCode
-    ) -> Accepted:
-        """With room among those under way."""
-        size_bytes = len(outgoing.body)
-        in_flight = self._in_flight
-        if not in_flight.try_enter(size_bytes):
-            began_ms = self.session.clock.monotonic_ms()
-            await in_flight.enter(size_bytes, timeout_ms)
-            timeout_ms = max(1, timeout_ms - (self.session.clock.monotonic_ms() - began_ms))
-        try:
-            if queue is None:
-                return await self._path.anywhere(topic, outgoing, timeout_ms, code)
-            return await self._path.to_queue(self.session.namespace.queue(queue), outgoing, timeout_ms, code)
-        finally:
-            in_flight.leave(size_bytes)
-
-    def _may_batch(self, message: Message) -> bool:
-        return (
-            isinstance(message, Message)
-            and not message.is_delayed
-            and isinstance(message.body, bytes)
-            and not self._packer.is_compressed(message.body)
-        )
-
-    async def _send_batched(self, message: Message, queue: MessageQueue | None, timeout_ms: int) -> SendResult:
-        assert self._batcher is not None
-        outgoing = self._packer.encode(message)
-        topic = self._topic(message.topic)
-        namespace = self.session.namespace
-        target = namespace.queue(queue) if queue is not None else None
-        size_bytes = len(outgoing.body)
-        if not self._in_flight.try_enter(size_bytes):
-            await self._in_flight.enter(size_bytes, timeout_ms)
-        try:
-            result = await self._batcher.add(topic, outgoing, target, message.wait, timeout_ms)
-        finally:
-            self._in_flight.leave(size_bytes)
-        if namespace.name is not None:
-            result.queue = namespace.plain_queue(result.queue)
-        return result
-
-    async def _send_parts(
-        self, messages: Sequence[Message], queue: MessageQueue | None, deadline_ms: int
-    ) -> list[SendResult]:
-        topic = self._topic(messages[0].topic)
-        packed = [self._packer.encode(message) for message in messages]
-        elements = [encode_element(outgoing) for outgoing in packed]
-        sizes = [stored_bytes(element, topic) for element in elements]
-        results: list[SendResult] = []
-        for first, end in split(sizes, self.config.batch_bytes_max):
-            left_ms = max(1, deadline_ms - self.session.clock.monotonic_ms())
-            try:
-                if end - first == 1:
-                    results.append(await self._send(messages[first], queue, left_ms))
-                else:
-                    outgoing = batch_request(elements[first:end], wait=messages[0].wait)
-                    results += await self._send_part(topic, outgoing, packed[first:end], queue, left_ms)
-            except RocketQError as error:
-                if not results:
-                    raise
-                raise BatchFailedError([*results, *[None] * (len(messages) - len(results))], error) from error
-        return results
-
-    async def _send_part(
-        self,
-        topic: str,
-        outgoing: Outgoing,
-        packed: Sequence[Outgoing],
-        queue: MessageQueue | None,
-        timeout_ms: int,
-    ) -> list[SendResult]:
-        answer = await self._deliver(topic, outgoing, queue, timeout_ms, RequestCode.SEND_BATCH_MESSAGE)
-        answer = answer._replace(queue=self.session.namespace.plain_queue(answer.queue))
-        return batch_results(answer, [one.unique_key for one in packed])
-
     async def _selected(
         self, message: Message, sharding_key: str | int | None, select: Select | None, arg: Any, timeout_ms: int
     ) -> tuple[MessageQueue, int]:
         """The queue, and what is left of the time."""
-        self._packer.encode(message)  # says what is wrong with it before anybody is asked for a route
+        self._deliveries.check(message)  # before anybody is asked for a route
         began_ms = self.session.clock.monotonic_ms()
         queues = await self.queues(message.topic, timeout_ms=timeout_ms)
         left_ms = max(1, timeout_ms - (self.session.clock.monotonic_ms() - began_ms))

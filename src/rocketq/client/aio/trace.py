@@ -11,9 +11,17 @@ from rocketq.client.aio.sends import SendPath
 from rocketq.client.aio.session import Session
 from rocketq.client.core.hooks import SendContext, SendMode
 from rocketq.client.core.messages import Message, Packing, prepare
-from rocketq.client.core.send_results import SendResult
-from rocketq.client.core.trace_records import DEFAULT_REGION, PubRecord, TraceMessageType, TraceRecord, pack
+from rocketq.client.core.send_results import SendResult, TransactionResult
+from rocketq.client.core.trace_records import (
+    DEFAULT_REGION,
+    EndTransactionRecord,
+    PubRecord,
+    TraceMessageType,
+    TraceRecord,
+    pack,
+)
 from rocketq.model import decode_message_id
+from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.names import TRACE_TOPIC, Property
 
 log = logging.getLogger(__name__)
@@ -24,6 +32,12 @@ FLUSH_S: Final = 1.0
 SEND_TIMEOUT_MS: Final = 5_000
 CLOSE_TIMEOUT_S: Final = 3.0
 KEYS_CHARS_MAX: Final = 16_000
+_STATE_NAMES: Final = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
+"""As Java spells them."""
 _NOT_COMPRESSED: Final = Packing(compress_from_bytes=1 << 30)
 
 
@@ -117,6 +131,24 @@ class SendTracer:
         for message, result in zip(context.messages, context.results, strict=True):
             if result.trace_on and message.topic != self._collector.topic:
                 self._collector.add(self._record(context, message, result))
+
+    def transaction_ended(self, message: Message, result: TransactionResult) -> None:
+        sent = result.sent
+        if sent.trace_on and message.topic != self._collector.topic:
+            self._collector.add(
+                EndTransactionRecord(
+                    timestamp_ms=self._session.clock.now_ms(),
+                    region=sent.region or DEFAULT_REGION,
+                    group=self._group,
+                    topic=message.topic,
+                    message_id=sent.message_id,
+                    tag=message.tag,
+                    keys=" ".join(message.keys) or None,
+                    store_host=_store_host(sent),
+                    transaction_id=sent.transaction_id or sent.message_id,
+                    state=_STATE_NAMES[result.state],
+                )
+            )
 
     def _record(self, context: SendContext, message: Message, result: SendResult) -> PubRecord:
         kind = TraceMessageType.NORMAL
