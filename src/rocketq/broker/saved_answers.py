@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from rocketq.broker.state_keeper import StateKeeper
+from rocketq.errors import StoreError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.remoting import Connection, Dispatcher, Handler, Refusal
@@ -50,6 +51,6 @@ class _Saved:
         answer = self._answer if isinstance(self._answer, Command) else await self._answer
         try:
             await self._keeper.settle()
-        except Exception as error:  # whatever the disk says; the keeper has logged it and tries again
+        except (OSError, StoreError) as error:  # the keeper has logged it and tries again
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change could not be saved: {error}") from error
         return answer
