@@ -264,6 +264,23 @@ def route(tool: MqAdmin, topic: str) -> SimpleNamespace:
     )
 
 
+def test_topics_with_flags_and_attributes(site: Site, tmp_path: Path) -> None:
+    site.tool("updateTopic", "-b", site.broker, "-t", "Units", "-u", "true", "-s", "true")
+    assert '"topicSysFlag":3' in route(site.tool, "Units").text
+    if site.release.is_4x:
+        return
+
+    def attributes() -> Any:
+        assert "success" in site.tool("exportMetadata", "-b", site.broker, "-t", "-f", str(tmp_path))
+        return json.loads((tmp_path / "topic.json").read_text())["topicConfigTable"]["Typed"]["attributes"]
+
+    typed = ("updateTopic", "-b", site.broker, "-t", "Typed")
+    site.tool(*typed, "-a", "+message.type=FIFO")
+    assert attributes() == {"message.type": "FIFO"}
+    site.tool(*typed, "-a", "-message.type")
+    assert attributes() == {}
+
+
 def test_topics_are_listed(site: Site) -> None:
     listed = site.tool("topicList").split()
     built_in = {"TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT", CLUSTER_NAME, BROKER_NAME}
@@ -437,6 +454,11 @@ def test_messages_are_printed_and_sent(site: Site) -> None:
     assert bodies == {
         f"{kind}-{at}" for kind, count in (("sync", 40), ("async", 20), ("oneway", 10)) for at in range(1, count, 2)
     }
+    now_ms = int(time.time() * 1000)
+    earlier, later = str(now_ms - 3_600_000), str(now_ms + 3_600_000)
+    by_time = tool("printMsg", "-t", "Fresh", "-b", earlier, "-e", later, "-d", "false")
+    assert by_time.count("MSGID: ") == sum(counts.values())
+    assert tool("printMsg", "-t", "Fresh", "-b", later, "-e", later).count("MSGID: ") == 0
     queue = tool("printMsgByQueue", "-t", "Fresh", "-a", BROKER_NAME, "-i", "0", "-p", "true", "-d", "true")
     assert queue.count("MSGID: ") == counts[0]
     place = ("-b", BROKER_NAME, "-i", "2")
