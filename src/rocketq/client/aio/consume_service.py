@@ -88,14 +88,16 @@ class ConcurrentService:
         held.calls -= 1
         if call.skipped:
             return
+        if call.returned is None and call.error is None:  # as nearly always; the timeout is only told to hooks
+            done: Sequence[StoredMessage] = call.messages
+            failed: Sequence[StoredMessage] = ()
+            if call.context.acknowledged is not None:
+                done, failed = _split(call, ConsumeResult.SUCCESS)
+        else:
+            done, failed = self._judged(call)
         ports = self._ports
-        verdict = ports.calling.verdict(call)
-        if verdict.error is not None:
-            log.error("group %s: the listener failed on %s", ports.group, call.context.queue, exc_info=verdict.error)
-        done, failed = _split(call, verdict.result)
-        now_ms = ports.clock.monotonic_ms()
-        held.last_consume_ms = now_ms
-        ports.figures.of(held.queue.topic, now_ms).consumed(now_ms, len(done), len(failed), verdict.elapsed_ms)
+        now_ms = held.last_consume_ms = call.begun_ms + call.elapsed_ms
+        ports.figures.of(held.queue.topic, now_ms).consumed(now_ms, len(done), len(failed), call.elapsed_ms)
         if held.dropped:
             return
         if not failed:
@@ -105,6 +107,13 @@ class ConcurrentService:
             self._finish(held, call.messages)
         else:
             self._start(self._fail(held, done, failed, call.context.delay_level))
+
+    def _judged(self, call: Call) -> tuple[Sequence[StoredMessage], Sequence[StoredMessage]]:
+        verdict = self._ports.calling.verdict(call)
+        if verdict.error is not None:
+            where = call.context.queue
+            log.error("group %s: the listener failed on %s", self._ports.group, where, exc_info=verdict.error)
+        return _split(call, verdict.result)
 
     async def _fail(
         self, held: ProcessQueue, done: Sequence[StoredMessage], failed: Sequence[StoredMessage], delay_level: int

@@ -128,18 +128,22 @@ class TaskCalls:
         self._calling = calling
         self._done = done
         self._workers = workers
-        self._waiting: asyncio.Queue[Call] = asyncio.Queue()
+        self._waiting: deque[Call] = deque()
+        self._idle: list[asyncio.Future[None]] = []
         self._running = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     def submit(self, call: Call) -> None:
-        self._waiting.put_nowait(call)
-        if len(self._tasks) < self._workers and self._running + self._waiting.qsize() > len(self._tasks):
+        self._waiting.append(call)
+        if self._idle:
+            idle = self._idle.pop()
+            if not idle.done():
+                idle.set_result(None)
+        elif len(self._tasks) < self._workers:
             self._tasks.append(asyncio.get_running_loop().create_task(self._work()))
 
     async def stop(self, wait_ms: int) -> bool:
-        while not self._waiting.empty():
-            self._waiting.get_nowait()
+        self._waiting.clear()
         deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
         while self._running and asyncio.get_running_loop().time() < deadline_s:
             await asyncio.sleep(0.005)
@@ -150,9 +154,13 @@ class TaskCalls:
         return not late
 
     async def _work(self) -> None:
-        calls = 0
+        calls, waiting = 0, self._waiting
         while True:
-            call = await self._waiting.get()
+            while not waiting:
+                idle = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
+            call = waiting.popleft()
             self._running += 1
             try:
                 await self._run(call)
@@ -168,8 +176,7 @@ class TaskCalls:
         if not calling.begin(call):
             return
         try:
-            returned = calling.listener(call.messages, call.context)
-            call.returned = await returned if inspect.isawaitable(returned) else returned
+            call.returned = await calling.listener(call.messages, call.context)  # type: ignore[misc]
         except Exception as error:  # a listener's failure is its message's failure, not the consumer's
             call.error = error
         calling.end(call)

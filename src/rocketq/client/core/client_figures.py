@@ -38,7 +38,10 @@ class Sliding:
 
 
 class TopicFigures:
-    """Of one topic, for one group. Times are those of the clock that never goes back."""
+    """Of one topic, for one group. Times are those of the clock that never goes back.
+
+    What falls into one second is added up first: this is done for every call of a listener.
+    """
 
     def __init__(self, now_ms: int) -> None:
         self._began_ms = now_ms
@@ -48,9 +51,15 @@ class TopicFigures:
         self._done = Sliding(1_000)
         self._failed = Sliding(1_000)
         self._failed_in_hour = Sliding(60_000)
+        self._second = now_ms // 1_000
+        self._calls_now = self._calls_ms_now = self._done_now = 0
         self.pulled_total = 0
-        self.done_total = 0
         self.failed_total = 0
+        self._done_total = 0
+
+    @property
+    def done_total(self) -> int:
+        return self._done_total + self._done_now
 
     def pulled(self, now_ms: int, count: int, elapsed_ms: int) -> None:
         self._pulls.add(now_ms, 1, elapsed_ms)
@@ -59,16 +68,27 @@ class TopicFigures:
 
     def consumed(self, now_ms: int, done: int, failed: int, elapsed_ms: int) -> None:
         """One call of the listener."""
-        self._calls.add(now_ms, 1, elapsed_ms)
-        self._done.add(now_ms, done)
-        self.done_total += done
+        if now_ms // 1_000 != self._second:
+            self._add_up(now_ms)
+        self._calls_now += 1
+        self._calls_ms_now += elapsed_ms
+        self._done_now += done
         if failed:
             self._failed.add(now_ms, failed)
             self._failed_in_hour.add(now_ms, failed)
             self.failed_total += failed
 
+    def _add_up(self, now_ms: int) -> None:
+        then_ms = self._second * 1_000
+        self._calls.add(then_ms, self._calls_now, self._calls_ms_now)
+        self._done.add(then_ms, self._done_now)
+        self._done_total += self._done_now
+        self._calls_now = self._calls_ms_now = self._done_now = 0
+        self._second = now_ms // 1_000
+
     def rates(self, now_ms: int) -> ConsumeRates:
         """As brokers and tools ask for them; per second over the last minute, or since the start when that is less."""
+        self._add_up(now_ms)
         span_s = max(1.0, min(60.0, (now_ms - self._began_ms) / 1000))
         return ConsumeRates(
             pull_rt=_mean(self._pulls.sums(now_ms)),

@@ -44,39 +44,39 @@ class ProcessQueue:
     def __contains__(self, message: StoredMessage) -> bool:
         return self._messages.get(message.queue_offset) is message
 
-    def put(self, messages: Iterable[StoredMessage]) -> list[StoredMessage]:
+    def put(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
         """Hold them; those that are new are returned."""
-        held, fresh, in_order = self._messages, [], True
-        for message in messages:
-            offset = message.queue_offset
-            if offset not in held:
-                held[offset] = message
-                fresh.append(message)
-                self.bytes += message.body_bytes
-                in_order = in_order and offset > self._offset_max
-                self._offset_max = offset
+        if messages and messages[0].queue_offset > self._offset_max:  # as nearly always: all are new, and in order
+            self._messages.update([(message.queue_offset, message) for message in messages])
+            self._offset_max = messages[-1].queue_offset
+            fresh = messages
+        else:
+            fresh = [message for message in messages if message.queue_offset not in self._messages]
+            every = {**self._messages, **{message.queue_offset: message for message in fresh}}
+            self._messages = OrderedDict(sorted(every.items()))
+            self._offset_max = max(self._messages, default=self._offset_max)
         self.count += len(fresh)
-        if not in_order:
-            self._messages = OrderedDict(sorted(held.items()))
-            self._offset_max = max(self._messages)
+        self.bytes += sum([message.body_bytes for message in fresh])
         return fresh
 
-    def begin(self, messages: Iterable[StoredMessage], now_ms: int) -> None:
+    def begin(self, messages: Sequence[StoredMessage], now_ms: int) -> None:
         """The listener is about to get them."""
         for message in messages:
             self._begun_ms[message.queue_offset] = now_ms
 
     def finish(self, messages: Iterable[StoredMessage]) -> int | None:
         """They are done with. The offset to commit; None when nothing was held before."""
-        held = self._messages
+        held, begun_ms = self._messages, self._begun_ms
         if not held:
             return None
+        size = count = 0
         for message in messages:
-            offset = message.queue_offset
-            if held.pop(offset, None) is not None:
-                self.count -= 1
-                self.bytes -= message.body_bytes
-                self._begun_ms.pop(offset, None)
+            if held.pop(message.queue_offset, None) is not None:
+                begun_ms.pop(message.queue_offset, None)
+                size += message.body_bytes
+                count += 1
+        self.count -= count
+        self.bytes -= size
         return self.next_offset
 
     def counted_up(self, messages: Iterable[StoredMessage]) -> list[StoredMessage]:

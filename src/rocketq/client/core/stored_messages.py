@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from rocketq.errors import ProtocolError
 from rocketq.model import Host, Record, encode_message_id
@@ -15,24 +15,12 @@ from rocketq.protocol.properties import decode_properties
 _END: Final = b"\x02"
 
 
-class Row(NamedTuple):
-    """The fields of a record, hosts packed; what a body of pulled messages is cut into."""
+Row = tuple[int, int, int, int, int, int, int, bytes, int, bytes, int, int, bytes, bytes, bytes]
+"""The fields of a record, hosts packed; what a body of pulled messages is cut into:
 
-    size: int
-    queue_id: int
-    flag: int
-    queue_offset: int
-    log_offset: int
-    sys_flag: int
-    born_ms: int
-    born_host: bytes
-    store_ms: int
-    store_host: bytes
-    reconsume_times: int
-    prepared_offset: int
-    body: bytes
-    topic: bytes
-    properties: bytes
+size, queue id, flag, queue offset, log offset, sysFlag, born ms, born host, store ms, store host, reconsume times,
+prepared offset, body, topic, properties.
+"""
 
 
 class StoredMessage:
@@ -73,7 +61,7 @@ class StoredMessage:
         stored_bytes: int,
         reconsume_times: int,
     ) -> None:
-        self._row = Row(
+        self._row = (
             stored_bytes,
             queue.queue_id,
             flag,
@@ -234,7 +222,7 @@ def stored_message(record: Record, broker_name: str) -> StoredMessage:
 
 
 def row_of(record: Record) -> Row:
-    return Row(
+    return (
         record.size,
         record.queue_id,
         record.flag,
