@@ -11,10 +11,12 @@ from typing import Final
 
 from rocketq.broker import wiring
 from rocketq.broker.config import BrokerConfig
+from rocketq.broker.consumer_filters import ConsumerFilters
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.delay_service import DelayService
 from rocketq.broker.figures import Figures
+from rocketq.broker.filter_keeper import FilterKeeper
 from rocketq.broker.free_port import VIP_STEP, pick_port
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.handlers import membership
@@ -44,6 +46,7 @@ log = logging.getLogger(__name__)
 
 FIGURES_MS: Final = 1_000
 HOUSEKEEPING_MS: Final = 10_000
+FILTER_SAVE_MS: Final = 10_000
 _START_TRIES: Final = 5
 
 
@@ -72,6 +75,7 @@ class Broker:
         self._timers = Timers()
         self._parts: wiring.Parts | None = None
         self._keeper: StateKeeper | None = None
+        self._filter_keeper: FilterKeeper | None = None
         self._servers: list[Server] = []
         self._dispatchers: list[Dispatcher] = []
         self.feeds: list[HotFeed] = []
@@ -119,8 +123,10 @@ class Broker:
         await asyncio.gather(*(server.stop(drain_ms) for server in self._servers))
         await parts.checks.stop()
         assert self._keeper is not None
+        assert self._filter_keeper is not None
         try:
             await self._keeper.save()
+            await self._filter_keeper.save()
         except (OSError, StoreError):
             log.exception("broker %s: the last changes of its tables could not be saved", self.config.name)
         await asyncio.to_thread(parts.store.close)
@@ -162,6 +168,7 @@ class Broker:
             topics=topics,
             groups=GroupTable(),
             consumers=ConsumerGroups(),
+            filters=ConsumerFilters(config.bloom_geometry),
             producers=producers,
             offsets=offsets,
             positions=PullPositions(),
@@ -181,6 +188,8 @@ class Broker:
         )
         self._keeper = StateKeeper(parts.files, topics, parts.groups, parts.offsets)
         self._keeper.load()
+        self._filter_keeper = FilterKeeper(parts.files.consumer_filters, parts.filters)
+        self._filter_keeper.load(now_ms)
         store.add_listener(parts.polling.on_queue_grown)
         topics.listeners.append(lambda table: registrar.announce())
         settings.listeners.append(self._settings_changed)
@@ -208,21 +217,24 @@ class Broker:
         return feed
 
     def _start_timers(self) -> None:
-        parts, keeper = self.parts, self._keeper
+        parts, keeper, filter_keeper = self.parts, self._keeper, self._filter_keeper
         assert keeper is not None
+        assert filter_keeper is not None
         self._timers.every(FIGURES_MS, self._tick)
         self._timers.every(RECHECK_MS, parts.polling.recheck)
         self._timers.every(HOUSEKEEPING_MS, self.keep_house)
         self._timers.every(lambda: self.config.delay_save_interval_ms, parts.delays.save)
         self._timers.every(lambda: self.config.delay_save_interval_ms, parts.timer.save)
         self._timers.every(lambda: self.config.offset_save_interval_ms, keeper.save)
+        self._timers.every(FILTER_SAVE_MS, filter_keeper.save)
 
     # what it does by itself
 
     def keep_house(self) -> None:
-        """Part with clients that fell silent and with locks nobody renewed."""
+        """Part with clients that fell silent, with locks nobody renewed, and with filters of groups long gone."""
         membership.expire(wiring.membership_ports(self.parts))
         self.parts.locks.expire(self._clock.monotonic_ms())
+        self.parts.filters.clean(self._clock.now_ms(), self.config.dead_filter_ms_max)
 
     def _tick(self) -> None:
         now_ms = self._clock.now_ms()

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from rocketq.broker.placement import DelayRules
+from rocketq.broker.pull_filters import FilterRules
 from rocketq.broker.topic_table import TopicRules
 from rocketq.errors import ConfigError
+from rocketq.filter.bloom import ERROR_PERCENT, GROUPS_EXPECTED, BloomGeometry
 from rocketq.protocol.config_text import parse_value, suggest_keys
 from rocketq.protocol.names import TRACE_TOPIC
 from rocketq.store import StoreConfig
@@ -29,12 +31,9 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "diskFallRecorded": "true",
     "enableCalcFilterBitMap": "false",
     "enableConsumeQueueExt": "false",
-    "enablePropertyFilter": "false",
     "endTransactionThreadPoolNums": "24",
-    "expectConsumerNumUseFilter": "32",
     "fetchNamesrvAddrByAddressServer": "false",
     "filterServerNums": "0",
-    "filterSupportRetry": "false",
     "haListenPort": "0",
     "haSendHeartbeatInterval": "5000",
     "heartbeatThreadPoolNums": "2",
@@ -108,6 +107,12 @@ class BrokerConfig:
     cold_bytes_max: int = option("cgColdReadThreshold", 3 << 20)
     cold_bytes_max_all: int = option("globalColdReadThreshold", 100 << 20)
 
+    property_filter: bool = option("enablePropertyFilter", False)
+    retry_filter: bool = option("filterSupportRetry", False)
+    filter_groups_expected: int = option("expectConsumerNumUseFilter", GROUPS_EXPECTED)
+    filter_error_percent_max: int = option("maxErrorRateOfBloomFilter", ERROR_PERCENT)
+    dead_filter_ms_max: int = option("filterDataCleanTimeSpan", 24 * 3_600_000)
+
     notify_changes: bool = option("notifyConsumerIdsChangedEnable", True)
     client_life_ms: int = option("channelExpiredTimeout", 120_000)
     idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120)
@@ -132,6 +137,8 @@ class BrokerConfig:
             (self.transaction_check_interval_ms > 0, "transactionCheckInterval must be above 0"),
             (self.offset_save_interval_ms > 0, "flushConsumerOffsetInterval must be above 0"),
             (0 <= self.perm <= 0xF, f"brokerPermission {self.perm} is outside 0..15"),
+            (self.filter_groups_expected > 0, "expectConsumerNumUseFilter must be above 0"),
+            (0 < self.filter_error_percent_max < 100, "maxErrorRateOfBloomFilter must be within 1..99"),
             (_is_address(self.ip), f"brokerIP1 {self.ip!r} is not an IP address"),
         ):
             if not valid:
@@ -161,6 +168,14 @@ class BrokerConfig:
     @property
     def register_period_ms(self) -> int:
         return min(max(self.register_interval_ms, 10_000), 60_000)
+
+    @property
+    def filter_rules(self) -> FilterRules:
+        return FilterRules(by_properties=self.property_filter, for_retries=self.retry_filter)
+
+    @property
+    def bloom_geometry(self) -> BloomGeometry:
+        return BloomGeometry.of(self.filter_error_percent_max, self.filter_groups_expected)
 
     def delay_rules(self, levels: int) -> DelayRules:
         return DelayRules(levels, timer_enabled=self.timer_enabled, timer_delay_ms_max=self.timer_seconds_max * 1000)

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from rocketq.broker.cold_reads import ColdReads
+from rocketq.broker.consumer_filters import ConsumerFilters
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.delay_service import DelayService
@@ -56,6 +57,7 @@ class Parts:
     topics: TopicTable
     groups: GroupTable
     consumers: ConsumerGroups[Connection]
+    filters: ConsumerFilters
     producers: ProducerGroups[Connection]
     offsets: OffsetTable
     positions: PullPositions
@@ -75,7 +77,7 @@ class Parts:
 
 def membership_ports(parts: Parts) -> membership.MembershipPorts:
     return membership.MembershipPorts(
-        parts.settings, parts.topics, parts.groups, parts.consumers, parts.producers, parts.clock
+        parts.settings, parts.topics, parts.groups, parts.consumers, parts.producers, parts.clock, parts.filters
     )
 
 
@@ -93,6 +95,7 @@ def bind_pulls(parts: Parts, dispatcher: Registry) -> None:
         parts.clock,
         parts.polling,
         parts.cold_reads,
+        parts.filters,
     )
     parts.polling.serve = lambda held, last: pulls.serve_held(held, last, ports)
     pulls.handlers.bind(dispatcher, ports)

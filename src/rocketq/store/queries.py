@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import cast
 
+from rocketq.kernel.filter_program import FilterProgram
 from rocketq.kernel.queue_units import FILLER_SIZE
 from rocketq.kernel.reader import NEED_SEGMENT, QueueRead, ReadLimits
 from rocketq.kernel.records import MESSAGE, RecordView, find_next_record
@@ -25,7 +26,8 @@ SCAN_UNITS_MIN = 800
 COLLISIONS_ALLOWED = 4
 
 UnitFilter = Callable[[int], bool]
-RecordFilter = Callable[[bytes], bool]
+RecordFilter = Callable[[bytes], bool] | FilterProgram
+"""Of whole records; a program looks at their properties where they lie."""
 
 
 class Queries:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from rocketq.errors import DamagedStateError, ProtocolError, StoreError
+from rocketq.protocol.bodies.filters import ConsumerFilterTable
 from rocketq.protocol.bodies.groups import GroupConfigTable
 from rocketq.protocol.bodies.json_body import Body
 from rocketq.protocol.bodies.offsets import ConsumerOffsets, DelayOffsets
@@ -75,7 +76,7 @@ class StateFile(Generic[State]):
 
 
 class StateFiles:
-    """The four tables that every broker keeps."""
+    """The five tables that every broker keeps."""
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
         config, disk = root / "config", disk or Disk()
@@ -83,3 +84,4 @@ class StateFiles:
         self.groups = StateFile(config / "subscriptionGroup.json", GroupConfigTable, disk)
         self.consumer_offsets = StateFile(config / "consumerOffset.json", ConsumerOffsets, disk)
         self.delay_offsets = StateFile(config / "delayOffset.json", DelayOffsets, disk)
+        self.consumer_filters = StateFile(config / "consumerFilter.json", ConsumerFilterTable, disk)

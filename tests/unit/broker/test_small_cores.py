@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from rocketq.broker.assignment import allocate
 from rocketq.broker.consumer_offsets import OffsetTable
 from rocketq.broker.queue_locks import QueueLocks
-from rocketq.broker.tag_filter import BadExpressionError, is_tag_filter, parse_tags, subscription_of, tag_codes
+from rocketq.broker.tag_filter import is_tag_filter, subscription_of, tag_codes
+from rocketq.filter import BadExpressionError, parse_tags
 from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.bodies.offsets import ConsumerOffsets
 from rocketq.protocol.bodies.queues import MessageQueue

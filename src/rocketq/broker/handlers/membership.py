@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from rocketq.broker.consumer_filters import ConsumerFilters
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.members import Member
 from rocketq.broker.producer_groups import ProducerGroups
+from rocketq.broker.pull_filters import compile_checked
 from rocketq.broker.pushes import Client, tell_members_changed
 from rocketq.broker.settings import Settings
 from rocketq.broker.subscription_conflicts import describe
-from rocketq.broker.tag_filter import BadExpressionError, is_tag_filter, parse_tags
+from rocketq.broker.tag_filter import is_tag_filter
 from rocketq.broker.topic_table import TopicTable
+from rocketq.filter import BadExpressionError, parse_tags
 from rocketq.protocol.bodies import connections as bodies
 from rocketq.protocol.bodies.heartbeat import CheckClient, ConsumerData, Heartbeat
 from rocketq.protocol.codes import RequestCode, ResponseCode
@@ -34,6 +37,7 @@ class MembershipPorts:
     consumers: ConsumerGroups[Connection]
     producers: ProducerGroups[Connection]
     clock: Clock
+    filters: ConsumerFilters
 
 
 handlers: Handlers[MembershipPorts] = Handlers()
@@ -67,6 +71,7 @@ def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -
     if ports.consumers.is_new_conflict(data.group):
         found = ports.consumers.conflicts(data.group)
         log.warning("members of group %s want different things: %s", data.group, describe(found))
+    ports.filters.register(data.group, data.subscriptions, now_ms)
     if changed and config.notify_changes and (group is None or group.notify_changes):
         tell_members_changed(ports.consumers.members(data.group), data.group)
     return None
@@ -78,9 +83,17 @@ def unregister(request: Request[headers.UnregisterClientRequest], ports: Members
     if header.producer_group:
         ports.producers.remove(header.producer_group, request.connection)
     group = header.consumer_group
-    if group and ports.consumers.leave(group, request.connection) and _may_notify(group, ports):
-        tell_members_changed(ports.consumers.members(group), group)
+    if group and ports.consumers.leave(group, request.connection):
+        _note_departure(group, ports)
+        if _may_notify(group, ports):
+            tell_members_changed(ports.consumers.members(group), group)
     return Reply()
+
+
+def _note_departure(group: str, ports: MembershipPorts) -> None:
+    """Of the last member the group's filters live on only for a while."""
+    if ports.consumers.get(group) is None:
+        ports.filters.unregister(group, ports.clock.now_ms())
 
 
 def _may_notify(group: str, ports: MembershipPorts) -> bool:
@@ -92,6 +105,7 @@ def disconnected(connection: Connection, ports: MembershipPorts) -> None:
     """A connection is gone: those who stay are told, whatever their group's settings."""
     ports.producers.disconnect(connection)
     for group in ports.consumers.disconnect(connection):
+        _note_departure(group, ports)
         tell_members_changed(ports.consumers.members(group), group)
 
 
@@ -102,6 +116,7 @@ def expire(ports: MembershipPorts) -> None:
     for connection in producers.links | consumers.links:
         connection.close("its client was not heard of in time")
     for group in consumers.groups:
+        _note_departure(group, ports)
         tell_members_changed(ports.consumers.members(group), group)
 
 
@@ -109,8 +124,8 @@ def expire(ports: MembershipPorts) -> None:
 def check_client(request: Request[None], ports: MembershipPorts) -> Reply:
     subscription = CheckClient.decode(request.body).subscription
     if not is_tag_filter(subscription.expression_type):
-        remark = f"this broker does not filter by {subscription.expression_type}"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        compile_checked(subscription.expression_type, subscription.expression, ports.settings.config.filter_rules)
+        return Reply()
     try:
         parse_tags(subscription.expression)
     except BadExpressionError as error:

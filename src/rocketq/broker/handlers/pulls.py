@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rocketq.broker.cold_reads import ColdReads
+from rocketq.broker.consumer_filters import ConsumerFilters
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.figures import Figures
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.held_pulls import HeldPull
 from rocketq.broker.long_polling import LongPolling
+from rocketq.broker.pull_filters import PullFilter, carried_filter, known_filter
 from rocketq.broker.settings import Settings
-from rocketq.broker.tag_filter import BadExpressionError, is_tag_filter, subscription_of, tag_codes
 from rocketq.broker.topic_table import TopicTable
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.groups import GroupConfig
@@ -48,6 +49,7 @@ class PullPorts:
     clock: Clock
     polling: LongPolling[Request[PullRequest]]
     cold_reads: ColdReads
+    filters: ConsumerFilters
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class PullPlan:
 
     group: GroupConfig
     topic: TopicConfig
-    tag_codes: frozenset[int] | None
+    filter: PullFilter
 
 
 handlers: Handlers[PullPorts] = Handlers()
@@ -114,7 +116,10 @@ def serve_held(held: HeldRequest, last: bool, ports: PullPorts) -> bool:
 
 
 def _may_wait(found: ReadResult, queue_offset: int) -> bool:
-    return found.status is ReadStatus.NO_MATCHED_MESSAGE or _code(found, queue_offset) == ResponseCode.PULL_NOT_FOUND
+    """Not in the middle of a queue: a read stops after so many messages, and whoever asked comes back for the rest."""
+    if found.status is ReadStatus.NO_MATCHED_MESSAGE:
+        return found.next_offset >= found.max_offset
+    return _code(found, queue_offset) == ResponseCode.PULL_NOT_FOUND
 
 
 # checks
@@ -133,8 +138,7 @@ def _admit(request: Request[PullRequest], ports: PullPorts) -> PullPlan:
     topic = _find_topic(header, ports)
     if not ports.groups.may_read(header.group, header.topic):
         raise _forbidden(_FORBIDDEN_SUBSCRIPTION, f"consumer group {header.group} may not read {header.topic}")
-    subscription = _find_subscription(header, group, ports)
-    return PullPlan(group, topic, tag_codes(subscription))
+    return PullPlan(group, topic, _find_filter(header, group, ports))
 
 
 def _find_topic(header: PullRequest, ports: PullPorts) -> TopicConfig:
@@ -149,15 +153,12 @@ def _find_topic(header: PullRequest, ports: PullPorts) -> TopicConfig:
     return topic
 
 
-def _find_subscription(header: PullRequest, group: GroupConfig, ports: PullPorts) -> Subscription:
-    """The request's own, or what the group's members said in their heartbeats."""
-    if not header.flags & PullFlag.SUBSCRIPTION:
-        return _known_subscription(header, group, ports)
-    _require_tags(header.expression_type)
-    try:
-        return subscription_of(header.topic, header.subscription, header.subscription_version)
-    except BadExpressionError as error:
-        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+def _find_filter(header: PullRequest, group: GroupConfig, ports: PullPorts) -> PullFilter:
+    """The request's own, or by what the group's members said in their heartbeats."""
+    rules = ports.settings.config.filter_rules
+    if header.flags & PullFlag.SUBSCRIPTION:
+        return carried_filter(header, ports.filters, rules)
+    return known_filter(_known_subscription(header, group, ports), header, ports.filters, rules)
 
 
 def _known_subscription(header: PullRequest, group: GroupConfig, ports: PullPorts) -> Subscription:
@@ -174,13 +175,7 @@ def _known_subscription(header: PullRequest, group: GroupConfig, ports: PullPort
     if subscription.version < header.subscription_version:
         remark = f"the broker knows an older subscription of {header.group} to {header.topic}"
         raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
-    _require_tags(subscription.expression_type)
     return subscription
-
-
-def _require_tags(expression_type: str | None) -> None:
-    if not is_tag_filter(expression_type):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {expression_type}")
 
 
 def _forbidden(kind: int, remark: str) -> Refusal:
@@ -216,7 +211,8 @@ def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPor
         queue_offset,
         count_max=count_max,
         bytes_max=bytes_max,
-        tag_codes=plan.tag_codes,
+        tag_codes=plan.filter.tag_codes,
+        record_filter=plan.filter.records,
     )
     now_ms = ports.clock.monotonic_ms()
     took_ms = now_ms - began_ms

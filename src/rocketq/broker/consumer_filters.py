@@ -1,0 +1,158 @@
+"""The SQL92 conditions that groups subscribe with, by group and topic: compiled when a heartbeat brings them, kept a
+day after the group has gone. Time comes in as an argument."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rocketq.filter import BadExpressionError, BloomGeometry, compile_sql
+from rocketq.kernel.filter_program import FilterProgram
+from rocketq.protocol.bodies.filters import BloomPositions, ConsumerFilterTable, KeptFilter, TopicFilters
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.flags import ExpressionType
+
+log = logging.getLogger(__name__)
+
+RETURN_MS = 30_000
+"""Filters from before a restart count as dead since then, until their group is back."""
+
+
+@dataclass(slots=True)
+class ConsumerFilter:
+    """One group's condition for one topic; `born_ms` is when this expression was first heard."""
+
+    group: str
+    topic: str
+    expression: str
+    expression_type: str
+    version: int
+    born_ms: int
+    positions: tuple[int, ...]
+    program: FilterProgram
+    dead_ms: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_ms >= self.born_ms
+
+
+class ConsumerFilters:
+    def __init__(self, geometry: BloomGeometry) -> None:
+        self._geometry = geometry
+        self._groups: dict[str, dict[str, ConsumerFilter]] = {}
+        self.changes = 0
+
+    def get(self, group: str, topic: str) -> ConsumerFilter | None:
+        return self._groups.get(group, {}).get(topic)
+
+    def register(self, group: str, subscriptions: Iterable[Subscription], now_ms: int) -> None:
+        """A group says what it wants; conditions for topics it no longer names are dead."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        for subscription in wanted.values():
+            if subscription.expression_type == ExpressionType.SQL92 and subscription.expression:
+                self._register(group, subscription, now_ms)
+        for topic, known in self._groups.get(group, {}).items():
+            if topic not in wanted:
+                self._bury(known, now_ms)
+
+    def unregister(self, group: str, now_ms: int) -> None:
+        """Nobody of the group is connected any more."""
+        for known in self._groups.get(group, {}).values():
+            self._bury(known, now_ms)
+
+    def clean(self, now_ms: int, keep_ms: int) -> None:
+        """Forget what died so long ago."""
+        for group, filters in list(self._groups.items()):
+            gone = [each for each in filters.values() if each.is_dead and now_ms - each.dead_ms >= keep_ms]
+            for each in gone:
+                del filters[each.topic]
+                self.changes += 1
+            if not filters:
+                del self._groups[group]
+
+    def _register(self, group: str, subscription: Subscription, now_ms: int) -> None:
+        known = self.get(group, subscription.topic)
+        if known is not None and subscription.version < known.version:
+            return
+        if known is not None and (subscription.version == known.version or subscription.expression == known.expression):
+            if known.is_dead or known.version != subscription.version:
+                known.dead_ms, known.version = 0, subscription.version
+                self.changes += 1
+            return
+        made = self._make(group, subscription, now_ms)
+        self.changes += made is not None or known is not None
+        if made is not None:
+            self._groups.setdefault(group, {})[subscription.topic] = made
+        elif known is not None:  # the client shall hear that its new expression is bad, not get messages by the old
+            del self._groups[group][subscription.topic]
+
+    def _make(self, group: str, subscription: Subscription, now_ms: int) -> ConsumerFilter | None:
+        topic, expression = subscription.topic, subscription.expression
+        try:
+            program = compile_sql(expression)
+        except BadExpressionError as error:
+            log.warning("group %s subscribes to %s with a bad expression: %s", group, topic, error)
+            return None
+        return ConsumerFilter(
+            group=group,
+            topic=topic,
+            expression=expression,
+            expression_type=subscription.expression_type,
+            version=subscription.version,
+            born_ms=now_ms,
+            positions=self._geometry.positions(group, topic),
+            program=program,
+        )
+
+    def _bury(self, known: ConsumerFilter, now_ms: int) -> None:
+        if not known.is_dead:
+            known.dead_ms = max(now_ms, known.born_ms)
+            self.changes += 1
+
+    # on disk
+
+    def load(self, table: ConsumerFilterTable, now_ms: int) -> None:
+        """What was kept, unless it was made for bitmaps of another geometry."""
+        kept = [each for topic in table.topics.values() for each in topic.groups.values()]
+        if any(not self._fits(each.bloom) for each in kept):
+            log.warning("consumerFilter.json was made for another bloom filter and is not used")
+            return
+        for each in kept:
+            subscription = Subscription(
+                topic=each.topic,
+                expression=each.expression,
+                expression_type=each.expression_type,
+                version=each.version,
+            )
+            made = self._make(each.group, subscription, each.born_ms)
+            if made is not None:
+                made.dead_ms = each.dead_ms or max(each.born_ms, now_ms - RETURN_MS)
+                self._groups.setdefault(each.group, {})[each.topic] = made
+
+    def _fits(self, bloom: BloomPositions | None) -> bool:
+        geometry = self._geometry
+        return bloom is not None and (bloom.bits, len(bloom.positions)) == (geometry.bits, geometry.hashes)
+
+    def snapshot(self) -> ConsumerFilterTable:
+        by_topic: dict[str, dict[str, KeptFilter]] = {}
+        for filters in self._groups.values():
+            for each in filters.values():
+                by_topic.setdefault(each.topic, {})[each.group] = self._kept(each)
+        return ConsumerFilterTable(
+            topics={topic: TopicFilters(topic=topic, groups=groups) for topic, groups in by_topic.items()}
+        )
+
+    def _kept(self, each: ConsumerFilter) -> KeptFilter:
+        return KeptFilter(
+            topic=each.topic,
+            group=each.group,
+            expression=each.expression,
+            expression_type=each.expression_type,
+            version=each.version,
+            born_ms=each.born_ms,
+            dead_ms=each.dead_ms,
+            dead=each.is_dead,
+            bloom=BloomPositions(bits=self._geometry.bits, positions=each.positions),
+        )
