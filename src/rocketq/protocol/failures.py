@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Final
 
 from rocketq.errors import RocketQError
@@ -31,20 +32,23 @@ class BrokerError(RocketQError):
 
 
 class AclDenied(BrokerError, code=None):
-    """The peer does not know who asks, or does not allow it. It has no code of its own: 4.x says 1 and 5.x 16, both
-    with the name of what was raised."""
+    """The peer does not know who asks, or does not allow it. It has no code of its own: 4.x says 1 with the name of
+    what was raised, 5.x says 16 with one of a few sentences."""
 
 
 def failure_of(response: Command, *, peer: str | None = None) -> BrokerError:
     """The error a failed response stands for; codes without a class of their own are plain BrokerErrors."""
-    if response.code in _ACL_CODES and any(name in (response.remark or "") for name in _ACL_MARKS):
+    if response.code in _ACL_CODES and _ACL_REMARK.search(response.remark or ""):
         return AclDenied(response.code, response.remark, peer=peer)
     kind = BrokerError.by_code.get(response.code, BrokerError)
     return kind(response.code, response.remark, peer=peer)
 
 
 _ACL_CODES: Final = (ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION)
-_ACL_MARKS: Final = ("AclException", "AuthenticationException", "AuthorizationException")
+_ACL_REMARK: Final = re.compile(
+    r"AclException|AuthenticationException|AuthorizationException"
+    r"|^username cannot be null|^check signature failed|^User:.* (is not found|is disable|has no permission to access)"
+)
 
 
 # Apache's producers retry 1, 2, 14, 16, 17, 204, 205 and 1500; its consumers go on after 19, 20, 24, 25, 27, 28 and

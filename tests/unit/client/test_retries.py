@@ -51,11 +51,14 @@ def test_a_denied_or_bad_message_is_not_tried_again() -> None:
     """Goal: 4.x says 1 and 5.x 16 to those it does not know; both codes are tried again otherwise."""
     for denied in (
         answered(1, "org.apache.rocketmq.acl.common.AclException: No acl config"),
-        answered(16, "AuthorizationException: no"),
+        answered(16, "check signature failed."),
+        answered(16, "User:bob is not found."),
+        answered(16, "User:bob has no permission to access Topic:T from 10.0.0.9, no matched policies."),
     ):
         assert isinstance(denied, AclDenied)
         assert not denied.retriable
         assert not RetryPolicy().is_worth_another(denied)
+    assert RetryPolicy().is_worth_another(answered(16, "the broker[b] sending message is forbidden"))
     assert not RetryPolicy().is_worth_another(MessageInvalidError("empty"))
 
 
