@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 
@@ -27,3 +27,8 @@ class DefaultSource(DataSource):
         from rocketq.spark.source import BatchReader  # noqa: PLC0415
 
         return BatchReader(schema, dict(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from rocketq.spark.stream import StreamReader  # noqa: PLC0415
+
+        return StreamReader(schema, dict(self.options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +11,7 @@ from typing import Final, TypeVar
 from rocketq.client.blocking import BlockingClient
 from rocketq.client.core.routes import broker_addr, subscribe_queues
 from rocketq.errors import RocketQError
+from rocketq.model import Record
 from rocketq.protocol.bodies.topics import TopicList, TopicStats
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.failures import TopicNotFound
@@ -26,6 +28,8 @@ from rocketq.protocol.messages import decode_records
 from rocketq.spark.errors import SparkError
 from rocketq.spark.offsets import Offsets, QueueKey
 from rocketq.spark.options import Connection, Fetching, Subscription
+
+log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 _PULLED: Final = (
@@ -61,6 +65,27 @@ class Catalog:
     def bounds(self, queues: Iterable[QueueKey]) -> Bounds:
         """The (min, max) of each queue; one that its broker does not know holds nothing."""
         return self._patiently(lambda: self._bounds(list(queues)))
+
+    def reachable_bounds(self, queues: Iterable[QueueKey]) -> Bounds:
+        """Those of brokers that answer; a broker that is away is told of in the log and left out."""
+        wanted: dict[str, list[QueueKey]] = {}
+        for queue in queues:
+            wanted.setdefault(queue.broker_name, []).append(queue)
+        found: dict[QueueKey, tuple[int, int]] = {}
+        for broker, own in sorted(wanted.items()):
+            try:
+                found.update(self._bounds(own))
+            except RocketQError as error:
+                if not error.retriable:
+                    raise
+                self._client.forget_routes()
+                log.warning("broker %s does not answer, its queues wait: %s", broker, error)
+        return found
+
+    def record_bytes(self, queue: QueueKey, offset: int) -> int | None:
+        """The mean size of a few messages from here on, None when none can be read."""
+        records = self._patiently(lambda: self._pull(queue, offset, 32))
+        return sum(record.size for record in records) // len(records) if records else None
 
     def offset_at(self, queue: QueueKey, ms: int) -> int:
         """Of the first message stored at or after this time; the queue's end when there is none."""
@@ -123,25 +148,23 @@ class Catalog:
         answer = self._client.call(self._addr(queue), request)
         offset = max(0, OffsetResponse.decode(answer.ext_fields).queue_offset)
         # Apache answers with the last message when all are older: what is there decides
-        found = self._store_ms(queue, offset)
-        return offset + 1 if found is not None and found < ms else offset
+        found = self._pull(queue, offset, 1)
+        return offset + 1 if found and found[0].store_ms < ms else offset
 
-    def _store_ms(self, queue: QueueKey, offset: int) -> int | None:
-        """When the message at this offset was stored, None when there is none."""
+    def _pull(self, queue: QueueKey, offset: int, count_max: int) -> list[Record]:
+        """What is there from this offset on, at most so many."""
         request = PullRequest(
             group=self._fetching.group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=offset,
-            count_max=1,
+            count_max=count_max,
             sys_flag=int(PullFlag.SUBSCRIPTION),
             subscription="*",
             expression_type=ExpressionType.TAG,
         )
         answer = self._client.call(self._addr(queue), request, accept=_PULLED)
-        if answer.code != ResponseCode.SUCCESS:
-            return None
-        return decode_records(answer.body)[0].store_ms
+        return decode_records(answer.body) if answer.code == ResponseCode.SUCCESS else []
 
     def _committed(self, group: str, queues: list[QueueKey]) -> dict[QueueKey, int]:
         found = {}
