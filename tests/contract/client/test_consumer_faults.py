@@ -19,11 +19,14 @@ from rocketq.client import (
     ConsumeContext,
     Message,
     MessageQueue,
+    Session,
     SessionConfig,
     StoredMessage,
 )
 from rocketq.errors import RocketQError
+from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.testing.embedded import EmbeddedCluster
+from rocketq.testing.fault_proxy import FaultProxy
 from tests.contract.broker.test_cli import OPTIONS, Process
 
 from .consuming import QUICK, Remembers, fill, numbers, send, until
@@ -259,3 +262,64 @@ async def test_listeners_that_fail_keep_nobody_from_consuming(cluster: EmbeddedC
         await again.until(10)
     assert set(again.bodies) == numbers(0, 40) - good
     await send(addr, topic, range(1))
+
+
+@pytest.fixture
+def far_broker(own: EmbeddedCluster, topic: str) -> Iterator[tuple[str, FaultProxy]]:
+    """A NameServer whose routes lead through a proxy, as to a broker in another house."""
+    with FaultProxy(own.broker_addr) as proxy, FaultProxy(own.name_server_addr) as names:
+        asyncio.run(fill(own.name_server_addr, topic, 0))
+        yield names.addr, proxy
+
+
+class ThroughProxy(Session):
+    """A session for which every broker is where the proxy is."""
+
+    def __init__(self, name_servers: str, proxy_addr: str, config: SessionConfig) -> None:
+        super().__init__(name_servers, config=config)
+        self._proxy_addr = proxy_addr
+
+    async def _look_up_route(self, topic: str) -> TopicRoute:
+        route = await super()._look_up_route(topic)
+        brokers = [replace(broker, addrs=dict.fromkeys(broker.addrs, self._proxy_addr)) for broker in route.brokers]
+        return replace(route, brokers=tuple(brokers))
+
+
+@pytest.mark.parametrize("fault", ["cut", "freeze", "half_close", "delay", "refuse"])
+def test_a_bad_line_delays_and_loses_nothing(
+    own: EmbeddedCluster, far_broker: tuple[str, FaultProxy], topic: str, group: str, fault: str
+) -> None:
+    """Goal: whatever happens on the way, consumption goes on by itself when the line is good again."""
+    name_server, proxy = far_broker
+
+    async def run() -> None:
+        listener, stop = Remembers(), asyncio.Event()
+        sending = asyncio.create_task(keep_sending(own.name_server_addr, topic, stop))
+        often = replace(OFTEN, control_timeout_ms=500)
+        async with ThroughProxy(name_server, proxy.addr, often) as session:
+            config = replace(QUICK, hold_ms=500, pull_timeout_ms=1_000)
+            async with AsyncPushConsumer(group, listener, session=session, config=config) as consumer:
+                consumer.subscribe(topic)
+                await listener.until(30)
+                for _ in range(3):
+                    await asyncio.to_thread(_break, proxy, fault)
+                    await asyncio.sleep(1.3 if fault == "freeze" else 0.3)  # longer than any request may take
+                    await asyncio.to_thread(proxy.restore)
+                    await listener.until(len(set(listener.bodies)) + 50)
+                stop.set()
+                sent = await sending
+                await until(lambda: sent <= set(listener.bodies), 20)
+                assert len(consumer.assignment()) == 4
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def _break(proxy: FaultProxy, fault: str) -> None:
+    match fault:
+        case "delay":
+            proxy.delay(700)
+        case "refuse":
+            proxy.refuse()
+            proxy.cut()
+        case _:
+            getattr(proxy, fault)()

@@ -9,10 +9,7 @@ import pytest
 
 from rocketq.testing.embedded import EmbeddedCluster
 
-from .delivery_scenes import SCENES, SETTINGS, Scene, sql_expressions_filter
-
-NOT_YET = {sql_expressions_filter}
-"""What only Apache's brokers do so far."""
+from .delivery_scenes import SCENES, SETTINGS, Scene
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +18,7 @@ def quick() -> Iterator[EmbeddedCluster]:
         yield running
 
 
-@pytest.mark.parametrize("scene", [scene for scene in SCENES if scene not in NOT_YET], ids=lambda scene: scene.__name__)
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_with_our_broker(
     quick: EmbeddedCluster, topic: str, group: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
