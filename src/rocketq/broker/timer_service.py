@@ -190,7 +190,7 @@ class TimerService:
             born_ms=record.born_ms,
             born_host=record.born_host,
             reconsume_times=record.reconsume_times,
-            prepared_offset=record.log_offset,
+            prepared_offset=record.log_offset or -1,
         )
         result = self._store.append(message, wait=False)
         return None if result.status.stored else result.reason or result.status.value

@@ -18,6 +18,7 @@ COMMANDS = {
     "send": ("rocketq.cli.commands.send", "send"),
     "store": ("rocketq.cli.commands.store", "store"),
     "tail": ("rocketq.cli.commands.tail", "tail"),
+    "timer": ("rocketq.cli.commands.timer", "timer"),
     "topic": ("rocketq.cli.commands.topic", "topic"),
     "transaction": ("rocketq.cli.commands.transaction", "transaction"),
     "up": ("rocketq.cli.commands.up", "up"),

@@ -1,8 +1,8 @@
 """Messages that are due: copied from the log record they waited in to a new one, without leaving the kernel.
 
 A waiting message says in its properties where it belongs: REAL_TOPIC and REAL_QID. Its copy is byte for byte the same
-except for topic, queue, places and store time, and says in its prepared offset which record it was made from; so after
-a crash the log itself tells what had been delivered.
+except for topic, queue, places and store time, and says in its prepared offset which record it was made from (-1: the
+one at 0); so after a crash the log itself tells what had been delivered.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Redelivery:
             segment.bytes_at(view.born_host_at, view.born_host_len),
             now_ms,
             view.reconsume_times,
-            log_offset,
+            log_offset if log_offset > 0 else -1,  # 0 is what every other message has
         )
         if state != APPENDED:
             self.waiting = found.tail

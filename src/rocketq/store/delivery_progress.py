@@ -83,8 +83,8 @@ class DeliveryProgress:
 def delivered_since(store: Store, log_offset: int, topic: bytes) -> Iterator[tuple[int, int]]:
     """(queue id, queue offset) of the messages of a topic that records from `log_offset` on were made from."""
     for view in walk(store, log_offset):
-        if view.prepared_offset > 0:
-            place = store.log.place_at(view.prepared_offset)
+        if view.prepared_offset != 0:
+            place = store.log.place_at(max(view.prepared_offset, 0))
             if place is not None and place[0] == topic:
                 yield place[1], place[2]
 

@@ -50,6 +50,8 @@ VERBS = [
     ("message", "resend", NO_ID),
     ("offset", "get", "g", "T"),
     ("offset", "set", "g", "T", "1", "--queue", "b:0"),
+    ("timer", "list"),
+    ("timer", "cancel", "djEgVCBiIDEgaw=="),
     ("transaction", "list"),
     ("broker", "status", "b"),
     ("broker", "config", "get", "b"),

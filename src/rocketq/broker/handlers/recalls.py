@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketq.broker.recall_handles import RecallHandle
 from rocketq.broker.settings import Settings
 from rocketq.broker.timer_service import TimerService
 from rocketq.errors import RemoteProtocolError
@@ -13,6 +12,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers.send import RecallRequest, RecallResponse
 from rocketq.protocol.names import TIMER_TOPIC, Property
 from rocketq.protocol.properties import decode_properties, encode_properties
+from rocketq.protocol.recall_handles import RecallHandle
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
 from rocketq.store import Store

@@ -12,7 +12,6 @@ from rocketq.broker.figures import Figures
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.half_messages import HALF_PROPERTIES_BYTES_MAX
 from rocketq.broker.placement import TIMER_PROPERTIES, BadDelayError, place, store_as, without_orders
-from rocketq.broker.recall_handles import handle_of
 from rocketq.broker.settings import Settings
 from rocketq.broker.topic_table import TopicTable
 from rocketq.broker.transactions import Transactions
@@ -33,6 +32,7 @@ from rocketq.protocol.names import (
     topic_fault,
 )
 from rocketq.protocol.properties import decode_properties
+from rocketq.protocol.recall_handles import handle_of
 from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer

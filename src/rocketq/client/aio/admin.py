@@ -10,6 +10,7 @@ from rocketq.client.aio.admin_brokers import AsyncBrokers
 from rocketq.client.aio.admin_groups import AsyncGroups
 from rocketq.client.aio.admin_messages import AsyncMessages
 from rocketq.client.aio.admin_offsets import AsyncOffsets
+from rocketq.client.aio.admin_timers import AsyncTimers
 from rocketq.client.aio.admin_topics import AsyncTopics
 from rocketq.client.aio.admin_transactions import AsyncTransactions
 from rocketq.client.aio.session import Session, SessionConfig
@@ -39,6 +40,7 @@ class AsyncAdmin:
         self.messages = AsyncMessages(self.session)
         self.brokers = AsyncBrokers(self.session)
         self.transactions = AsyncTransactions(self.session)
+        self.timers = AsyncTimers(self.session)
 
     async def close(self) -> None:
         if self._owns_session:

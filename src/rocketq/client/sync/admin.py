@@ -11,6 +11,7 @@ from rocketq.client.aio.admin_brokers import AsyncBrokers
 from rocketq.client.aio.admin_groups import AsyncGroups
 from rocketq.client.aio.admin_messages import AsyncMessages
 from rocketq.client.aio.admin_offsets import AsyncOffsets
+from rocketq.client.aio.admin_timers import AsyncTimers
 from rocketq.client.aio.admin_topics import AsyncTopics
 from rocketq.client.aio.admin_transactions import AsyncTransactions
 from rocketq.client.aio.name_servers import parse_name_servers
@@ -66,6 +67,11 @@ class Transactions(Facade[AsyncAdmin, AsyncTransactions]):
     list = blocking(AsyncTransactions.list)
 
 
+class Timers(Facade[AsyncAdmin, AsyncTimers]):
+    list = blocking(AsyncTimers.list)
+    cancel = blocking(AsyncTimers.cancel)
+
+
 class Admin:
     """What AsyncAdmin does, from any thread, also while an event loop runs in it.
 
@@ -82,6 +88,7 @@ class Admin:
         self.messages = Messages(self._engine, lambda admin: admin.messages)
         self.brokers = Brokers(self._engine, lambda admin: admin.brokers)
         self.transactions = Transactions(self._engine, lambda admin: admin.transactions)
+        self.timers = Timers(self._engine, lambda admin: admin.timers)
 
     def close(self) -> None:
         self._engine.close(AsyncAdmin.close)
