@@ -8,6 +8,8 @@ import sys
 
 import pytest
 from bench.bars import Bar
+from bench.delays import judge as judge_delays
+from bench.delays import run as run_delays
 from bench.load.generator import NoCompilerError, program
 from bench.opening import run as run_opening
 from bench.store import Figures, judge, medians, run_round, table
@@ -23,6 +25,12 @@ def test_the_store_benchmark_runs() -> None:
 def test_the_opening_benchmark_runs() -> None:
     bars = run_opening(1 << 18, 4, 1 << 16)
     assert [bar.at_most for bar in bars] == [True, True, True]
+
+
+def test_the_delays_benchmark_runs() -> None:
+    result = run_delays(200, 500, 0.1, 1 << 20)
+    assert result.delivered_per_second > 0
+    assert [bar.at_most for bar in judge_delays(result)] == [False, True]
 
 
 def test_the_broker_benchmark_runs() -> None:
