@@ -75,4 +75,5 @@ def test_what_a_page_shows_works(snippet: Snippet, cluster: EmbeddedCluster, tmp
 
 
 def test_there_are_snippets() -> None:
-    assert {"send.md", "order.md", "delay.md", "transaction.md"} <= {snippet.page for snippet in ALL}
+    pages = {"send.md", "order.md", "delay.md", "transaction.md", "consume.md", "order-consume.md", "reset.md"}
+    assert {*pages, "duplicates.md"} <= {snippet.page for snippet in ALL}
