@@ -42,7 +42,7 @@ class FaultProxy:
 
     def cut(self) -> None:
         """Every open connection ends at once, as with a crash in between."""
-        self._do(lambda: [link.abort() for link in list(self._links)])
+        self._do(lambda: self._each(_Link.abort))
 
     def refuse(self) -> None:
         """New connections are closed at once; those that are open go on."""
@@ -58,7 +58,7 @@ class FaultProxy:
 
     def half_close(self) -> None:
         """The way to the target ends; what it still says passes."""
-        self._do(lambda: [link.half_close() for link in list(self._links)])
+        self._do(lambda: self._each(_Link.half_close))
 
     def restore(self) -> None:
         """Everything passes again; connections that are gone stay gone."""
@@ -108,6 +108,10 @@ class FaultProxy:
             action()
 
         self._thread.run(act())
+
+    def _each(self, action: Callable[[_Link], None]) -> None:
+        for link in list(self._links):
+            action(link)
 
     async def _serve(self) -> None:
         self._flows = asyncio.Event()

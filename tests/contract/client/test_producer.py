@@ -16,7 +16,7 @@ SETTINGS = {"transactionTimeOut": "500", "transactionCheckInterval": "500", "tra
 @pytest.fixture(scope="module")
 def target() -> Iterator[Target]:
     with EmbeddedCluster(settings=SETTINGS) as cluster:
-        yield Target(cluster.name_server_addr, frozenset({Needs.DELAY, Needs.TRANSACTIONS}))
+        yield Target(cluster.name_server_addr, frozenset(Needs))
 
 
 @pytest.mark.parametrize("name", CASES)
