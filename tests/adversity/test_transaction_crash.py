@@ -204,8 +204,7 @@ async def settle_all(addr: str, producers: Producers) -> dict[str, int]:
         for sent in producers.sent.values():
             for handle in sent.handles[:2] + sent.handles[-1:]:
                 await producers.end(peer, sent, sent.outcome or sent.wish, handle)
-                if sent.outcome is not None:
-                    await producers.end(peer, sent, COMMIT + ROLLBACK - sent.outcome, handle)
+                await producers.end(peer, sent, COMMIT + ROLLBACK - (sent.outcome or sent.wish), handle)
         return await visible(peer)
 
 
