@@ -7,7 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketq.client import AsyncAdmin, Message, PartlyFailedError, ResetTo, Sender, Session, SessionConfig
+from rocketq.client import (
+    AsyncAdmin,
+    ClientClosedError,
+    Message,
+    PartlyFailedError,
+    ResetTo,
+    Sender,
+    Session,
+    SessionConfig,
+)
 from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.aio.scatter import outcomes
 from rocketq.errors import ConfigError, RemotingError, RequestTimeoutError, UnreachableError
@@ -17,6 +26,7 @@ from rocketq.protocol.failures import TopicNotFound
 from rocketq.remoting import Connection
 from rocketq.runtime.clock import ManualClock
 from rocketq.testing.embedded import EmbeddedCluster
+from rocketq.testing.fault_proxy import FaultProxy
 
 from .kit import closed_port, member, on_a_loop, send
 
@@ -119,8 +129,12 @@ async def test_routes_are_kept_for_their_life_and_asked_for_once(cluster: Embedd
         await session.routes.get(topic)
         assert counting.codes == [105]
         clock.advance(30_000)
-        await session.routes.get(topic)
+        assert await session.routes.get(topic) is routes[0]  # at once, while it is asked for again
+        await session.routes.refresh(topic)
         assert counting.codes == [105, 105]
+        session.routes.expire(topic)
+        assert await session.routes.get(topic) is routes[0]
+        assert counting.codes == [105, 105, 105]
         with pytest.raises(TopicNotFound):
             await session.routes.get("no-such-topic")
 
@@ -228,3 +242,36 @@ async def test_a_fault_of_ours_is_not_taken_for_an_answer() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await outcomes({"a": broken()})
+
+
+@on_a_loop
+async def test_a_name_server_that_hangs_does_not_hold_up_sends(
+    make_rocketq_cluster: Callable[..., EmbeddedCluster], topic: str
+) -> None:
+    """Goal: routes that are remembered serve while the question for new ones gets no answer."""
+    cluster, clock = make_rocketq_cluster(), ManualClock()
+    with FaultProxy(cluster.name_server_addr) as proxy:
+        async with Session(proxy.addr, clock=clock) as session:
+            await AsyncAdmin(session=session).topics.create(topic, queues=1)
+            sender = Sender(session, "p")
+            await sender.send(Message(topic=topic, body=b"x"))
+            proxy.freeze()
+            clock.advance(60_000)
+            async with asyncio.timeout(2):
+                for _ in range(5):
+                    await sender.send(Message(topic=topic, body=b"y"))
+            proxy.restore()
+
+
+@on_a_loop
+async def test_a_closed_session_says_so(cluster: EmbeddedCluster) -> None:
+    session = Session(cluster.name_server_addr)
+    await session.cluster()
+    await session.close()
+    with pytest.raises(ClientClosedError):
+        await session.cluster()
+    with pytest.raises(ClientClosedError):
+        await Sender(session, "p").send(Message(topic="T", body=b"x"))
+    for wrong in ({"control_timeout_ms": 0}, {"route_life_ms": 0}, {"heartbeat_interval_ms": -1}):
+        with pytest.raises(ConfigError):
+            SessionConfig(**wrong)

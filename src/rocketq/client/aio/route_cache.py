@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.routes import BrokerData, TopicRoute
@@ -14,14 +14,27 @@ from rocketq.runtime.clock import Clock
 Lookup = Callable[[str], Coroutine[Any, Any, TopicRoute]]
 
 
-@dataclass(frozen=True, slots=True)
+DOUBT_S: Final = 1.0
+"""How long somebody whose route did not serve waits for a new one before the old one is tried again."""
+AGAIN_MS: Final = 1_000
+"""After a lookup that failed."""
+
+
+@dataclass(slots=True)
 class _Kept:
     route: TopicRoute
     asked_ms: int
+    due_ms: int
+    """From then on it is asked for again."""
+    doubted: bool = False
 
 
 class RouteCache:
-    """Looked up when first needed, again when old or after a failure; several who wait share one lookup."""
+    """Looked up when first needed, again when old or after a failure; several who wait share one lookup.
+
+    A route that is remembered serves on while the NameServers are asked, do not answer, or do not know the topic: so
+    NameServers that hang or start anew do not stop those who are at work.
+    """
 
     def __init__(self, lookup: Lookup, clock: Clock, *, life_ms: int) -> None:
         self._lookup = lookup
@@ -31,38 +44,34 @@ class RouteCache:
         self._under_way: dict[str, asyncio.Task[TopicRoute]] = {}
 
     def peek(self, topic: str) -> TopicRoute | None:
-        """The route as it is remembered if it is not older than its life."""
+        """The route as it is remembered if it is not older than its life, and served."""
         kept = self._kept.get(topic)
-        if kept is not None and self._clock.monotonic_ms() - kept.asked_ms < self._life_ms:
-            return kept.route
-        return None
+        return kept.route if kept is not None and self._clock.monotonic_ms() < kept.due_ms else None
 
     async def get(self, topic: str) -> TopicRoute:
-        """A route that is not older than its life; an old one while no NameServer answers, or answers that it
-        does not know the topic: so a NameServer that starts anew does not stop those who are at work."""
-        route = self.peek(topic)
-        if route is not None:
-            return route
+        """What is remembered; waits where there is nothing, and for a moment where what there is did not serve."""
         kept = self._kept.get(topic)
-        try:
+        if kept is None:
             return await self.refresh(topic)
-        except RocketQError:
-            if kept is None or topic not in self._kept:
-                raise
+        if self._clock.monotonic_ms() < kept.due_ms:
+            return kept.route
+        task = self._start(topic)
+        if not kept.doubted:
+            return kept.route
+        try:
+            async with asyncio.timeout(DOUBT_S):
+                return await asyncio.shield(task)
+        except (RocketQError, TimeoutError):
             return kept.route
 
     async def refresh(self, topic: str) -> TopicRoute:
         """What the NameServer says now. A failure is raised and what is remembered stays."""
-        task = self._under_way.get(topic)
-        if task is None:
-            task = self._under_way[topic] = asyncio.create_task(self._ask(topic))
-            task.add_done_callback(lambda done: self._finished(topic, done))
-        return await asyncio.shield(task)  # others may wait for the same one
+        return await asyncio.shield(self._start(topic))  # others may wait for the same one
 
     def expire(self, topic: str) -> None:
-        """It did not serve: the next who needs it asks again, and has it until there is an answer."""
+        """It did not serve: the next who needs it asks again."""
         if (kept := self._kept.get(topic)) is not None:
-            self._kept[topic] = _Kept(kept.route, kept.asked_ms - self._life_ms)
+            kept.due_ms, kept.doubted = self._clock.monotonic_ms(), True
 
     def forget(self, topic: str) -> None:
         self._kept.pop(topic, None)
@@ -87,12 +96,25 @@ class RouteCache:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _start(self, topic: str) -> asyncio.Task[TopicRoute]:
+        task = self._under_way.get(topic)
+        if task is None:
+            task = self._under_way[topic] = asyncio.create_task(self._ask(topic))
+            task.add_done_callback(lambda done: self._finished(topic, done))
+        return task
+
     async def _ask(self, topic: str) -> TopicRoute:
-        route = await self._lookup(topic)
+        try:
+            route = await self._lookup(topic)
+        except RocketQError:
+            if (kept := self._kept.get(topic)) is not None:
+                kept.due_ms, kept.doubted = self._clock.monotonic_ms() + AGAIN_MS, False
+            raise
         kept = self._kept.get(topic)
         if kept is not None and kept.route == route:
             route = kept.route  # the same object, so that what was made of it need not be made again
-        self._kept[topic] = _Kept(route, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        self._kept[topic] = _Kept(route, now_ms, now_ms + self._life_ms)
         return route
 
     def _finished(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:

@@ -17,6 +17,8 @@ from rocketq.client.aio.name_servers import NameServers, parse_name_servers
 from rocketq.client.aio.route_cache import RouteCache
 from rocketq.client.core.namespaces import Namespace, namespace_in
 from rocketq.client.core.unique_ids import UniqueIds
+from rocketq.client.errors import ClientClosedError
+from rocketq.errors import ConfigError
 from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
@@ -44,6 +46,11 @@ class SessionConfig:
     """Put before every topic and group in requests, and taken off whatever is handed out."""
     tls: ClientTls | None = None
     credentials: Credentials | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("control_timeout_ms", "route_life_ms", "heartbeat_interval_ms"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is at least 1")
 
 
 class Session:
@@ -105,6 +112,7 @@ class Session:
     async def notify_command(self, addr: str, command: Command, *, timeout_ms: int | None = None) -> None:
         if self.config.credentials is not None:
             command = sign(command, self.config.credentials)
+        self._refuse_if_closed()
         await self._pool.invoke_oneway(addr, command, timeout_ms or self.config.control_timeout_ms)
 
     async def ask(self, header: Header | None = None, *, code: RequestCode | None = None, body: bytes = b"") -> Command:
@@ -115,11 +123,16 @@ class Session:
         """Every NameServer."""
         await self.name_servers.tell(make_request(header, opaque=0))
 
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ClientClosedError("the session")
+
     async def exchange(
         self, addr: str, command: Command, *, timeout_ms: int | None = None, accept: Collection[int] = _DONE
     ) -> Command:
         if self.config.credentials is not None:
             command = sign(command, self.config.credentials)
+        self._refuse_if_closed()
         answer = await self._pool.invoke(addr, command, timeout_ms or self.config.control_timeout_ms)
         if answer.code not in accept:
             raise failure_of(answer, peer=addr)
@@ -140,6 +153,7 @@ class Session:
 
     async def writable(self, addr: str, code: int, timeout_ms: int) -> tuple[Connection, int]:
         """A connection whose peer is not behind with reading, and what is left of the time then."""
+        self._refuse_if_closed()
         began_ms = self.clock.monotonic_ms()
         connection = await self._pool.ready(addr, code, timeout_ms)
         return connection, max(1, timeout_ms - (self.clock.monotonic_ms() - began_ms))
