@@ -10,6 +10,9 @@ import pytest
 from bench.bars import Bar
 from bench.delays import judge as judge_delays
 from bench.delays import run as run_delays
+from bench.filters import judge as judge_filters
+from bench.filters import run_round as run_filters
+from bench.filters import table as filters_table
 from bench.load.generator import NoCompilerError, program
 from bench.opening import run as run_opening
 from bench.store import Figures, judge, medians, run_round, table
@@ -31,6 +34,13 @@ def test_the_delays_benchmark_runs() -> None:
     result = run_delays(200, 500, 0.1, 1 << 20)
     assert result.delivered_per_second > 0
     assert [bar.at_most for bar in judge_delays(result)] == [False, True]
+
+
+def test_the_filter_benchmark_runs() -> None:
+    figures = run_filters(2_000)
+    assert figures.messages_passed_per_s > 0
+    assert "evaluations" in filters_table(figures, figures)
+    assert [bar.wanted for bar in judge_filters(figures)] == [1_000_000]
 
 
 def test_the_broker_benchmark_runs() -> None:
