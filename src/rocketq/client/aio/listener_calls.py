@@ -223,7 +223,6 @@ class ThreadCalls:
         self._finished: deque[Call] = deque()
         self._notified = False
         self._submitted = self._reported = 0
-        self._stopped = False
         self._workers = workers
         self._threads: list[threading.Thread] = []
 
@@ -244,7 +243,6 @@ class ThreadCalls:
         deadline_s = self._loop.time() + wait_ms / 1000
         while self._reported < self._submitted and self._loop.time() < deadline_s:
             await asyncio.sleep(0.005)
-        self._stopped = True
         return self._reported == self._submitted
 
     def _work(self) -> None:

@@ -150,15 +150,23 @@ class LiteQueues:
     # pulling
 
     async def _pull_on(self, one: PulledQueue) -> None:
-        config = self._ports.config
+        config, failed = self._ports.config, 0
         while not one.dropped:
             try:
                 if one.pull_offset is None:
                     one.seek(await self._ports.keeper.start_of(one.queue))
                 await self._until_ready(one)
                 await self._pull(one)
+                failed = 0
             except RocketQError as error:
-                log.warning("group %s: %s: %s", self._ports.group, one.queue, error)
+                log.log(
+                    logging.WARNING if failed == 0 else logging.DEBUG,
+                    "group %s: %s: %s",
+                    self._ports.group,
+                    one.queue,
+                    error,
+                )
+                failed += 1
                 if not isinstance(error, BrokerError):
                     self._ports.session.routes.forget(one.queue.topic)
                 await asyncio.sleep(config.retry_ms / 1000)

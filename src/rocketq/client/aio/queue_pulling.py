@@ -60,7 +60,7 @@ class QueuePulling:
         self._ports = ports
         self._freed = asyncio.Event()
         self._waits = False
-        self._refused = 0
+        self._refused = self._failed = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -95,7 +95,7 @@ class QueuePulling:
             except FlowControl:
                 await asyncio.sleep(BUSY_S)
             except RocketQError as error:
-                log.warning("group %s: %s: %s", self._ports.group, self.held.queue, error)
+                self._complain(error)
                 if not isinstance(error, BrokerError) or error.code == ResponseCode.TOPIC_NOT_EXIST:
                     self._ports.session.routes.forget(self.held.queue.topic)
                 await asyncio.sleep(self._ports.config.retry_ms / 1000)
@@ -123,9 +123,15 @@ class QueuePulling:
             tags=ports.subscriptions.tags(held.queue.topic),
             timeout_ms=config.pull_timeout_ms,
         )
-        self._refused = 0
+        self._refused = self._failed = 0
         if not held.dropped:
             await self._take(result, began_ms)
+
+    def _complain(self, error: RocketQError) -> None:
+        """Loud the first time only: a broker may be away for long."""
+        level = logging.WARNING if self._failed == 0 else logging.DEBUG
+        log.log(level, "group %s: %s: %s", self._ports.group, self.held.queue, error)
+        self._failed += 1
 
     def _to_commit(self) -> int | None:
         if not self._ports.commits_with_pulls or self._ports.config.model is MessageModel.BROADCASTING:
