@@ -36,6 +36,7 @@ from rocketq.broker.topic_table import TopicTable
 from rocketq.broker.transaction_ledger import CheckRules, OpenTransaction, Outcome, Step, TransactionLedger
 from rocketq.broker.transaction_log import TransactionLog
 from rocketq.broker.transaction_replay import Floors, opened_from, replay
+from rocketq.errors import RocketQError
 from rocketq.model import NewMessage
 from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_OP_TOPIC, HALF_TOPIC, Property
@@ -51,7 +52,7 @@ _OUTCOMES: Final = {
 }
 
 
-class Refused(Exception):
+class Refused(RocketQError):
     """A decision that was not taken; `topic_missing` and `append` say more where it is not the request's fault."""
 
     def __init__(self, reason: str, *, topic_missing: bool = False, append: AppendStatus | None = None) -> None:
