@@ -285,6 +285,23 @@ async def broadcasting_drops_what_fails(addr: str, topic: str, group: str, patch
     assert len(listener.messages) == 3
 
 
+async def asking_brokers_for_queues_works_with_all(
+    addr: str, topic: str, group: str, patch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that do not assign refuse, and the members share by themselves."""
+    await fill(addr, topic, 12)
+    one, other = Remembers(), Remembers()
+    async with (
+        consumer_of(group, one, addr, broker_assigns=True) as first,
+        consumer_of(group, other, addr, broker_assigns=True) as second,
+    ):
+        first.subscribe(topic)
+        second.subscribe(topic)
+        await until(lambda: len(first.assignment()) == len(second.assignment()) == 2, 20, first.assignment)
+        assert not set(first.assignment()) & set(second.assignment())
+        await until(lambda: set(one.bodies) | set(other.bodies) == numbers(0, 12), 20)
+
+
 SCENES: Final[tuple[Scene, ...]] = (
     a_failed_message_comes_again,
     retries_are_the_groups_own,
@@ -298,4 +315,5 @@ SCENES: Final[tuple[Scene, ...]] = (
     sql_expressions_filter,
     an_operator_may_have_one_message_consumed,
     broadcasting_drops_what_fails,
+    asking_brokers_for_queues_works_with_all,
 )

@@ -195,6 +195,20 @@ async def test_a_consumer_may_start_before_anything_else(topic: str, group: str,
             await listener.until(5)
 
 
+@on_a_loop
+async def test_a_consumer_may_start_before_its_name_server(own: EmbeddedCluster, topic: str, group: str) -> None:
+    listener, addr = Remembers(), own.name_server_addr
+    await fill(addr, topic, 5)
+    await asyncio.to_thread(own.stop_name_server)
+    consumer = AsyncPushConsumer(group, listener, name_servers=addr, session_config=OFTEN, config=QUICK)
+    consumer.subscribe(topic)
+    async with consumer:
+        assert consumer.assignment() == ()
+        await asyncio.to_thread(own.start_name_server)
+        await asyncio.to_thread(own.restart_broker)  # it registers at once
+        await listener.until(5)
+
+
 @pytest.mark.slow
 def test_a_broker_that_is_killed_under_load(own: EmbeddedCluster, topic: str, group: str, tmp_path: Path) -> None:
     """Goal: kill -9 and start again on the same directory: all that was acknowledged arrives, in order per queue."""
