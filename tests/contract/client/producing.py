@@ -35,7 +35,13 @@ from rocketq.client import (
 from rocketq.client.aio.queue_positions import QueuePositions
 from rocketq.client.core.java_hash import hash_index
 from rocketq.client.core.routes import subscribe_queues
-from rocketq.client.core.trace_records import PubRecord, TraceMessageType, decode_trace
+from rocketq.client.core.trace_records import (
+    EndTransactionRecord,
+    PubRecord,
+    TraceMessageType,
+    TraceRecord,
+    decode_trace,
+)
 from rocketq.errors import RocketQError
 from rocketq.model import SysFlag
 from rocketq.protocol.failures import MessageIllegal, TopicNotFound
@@ -334,12 +340,16 @@ async def traced_messages_are_told_of(target: Target) -> None:
 
 
 async def _traces(session: Session, group: str) -> dict[str, PubRecord]:
+    records = await _records(session)
+    return {one.message_id: one for one in records if isinstance(one, PubRecord) and one.group == group}
+
+
+async def _records(session: Session) -> list[TraceRecord]:
     try:
         found = await stored(session, TRACE_TOPIC)
     except TopicNotFound:
-        return {}
-    records = [record for message in found for record in decode_trace(message.body.decode())]
-    return {one.message_id: one for one in records if isinstance(one, PubRecord) and one.group == group}
+        return []
+    return [record for message in found for record in decode_trace(message.body.decode())]
 
 
 @case(Needs.DELAY)
@@ -419,6 +429,23 @@ async def an_undecided_transaction_is_asked_about(target: Target) -> None:
         async with asyncio.timeout(30):
             while b"broken" not in asked:
                 await asyncio.sleep(0.05)
+
+
+@case(Needs.TRANSACTIONS)
+async def the_end_of_a_transaction_is_traced(target: Target) -> None:
+    topic = target.topic("traced-end")
+    listener = TransactionListener(lambda message, arg: TransactionState.COMMIT, lambda message: None)
+    async with producing(target, topic, transaction=listener, config=ProducerConfig(trace=True)) as producer:
+        done = await producer.send_in_transaction(Message(topic=topic, body=b"x", keys=("k",)))
+        group = producer.group
+    async with Session(target.name_servers) as session, asyncio.timeout(30):
+        while done.sent.message_id not in (half := await _traces(session, group)):
+            await asyncio.sleep(0.1)
+        assert half[done.sent.message_id].message_type is TraceMessageType.HALF
+        ends = [one for one in await _records(session) if isinstance(one, EndTransactionRecord) and one.group == group]
+        assert [(one.message_id, one.keys, one.state) for one in ends] == [
+            (done.sent.message_id, "k", "COMMIT_MESSAGE")
+        ]
 
 
 async def _answer(session: Session, topic: str, producer: AsyncProducer, count: int) -> None:
