@@ -52,7 +52,7 @@ interop-broker: setup
 	$(INTEROP) tests/interop $(addprefix --ignore=,$(INTEROP_STORE))
 
 bench: setup ## the figures, as ratios within one run
-	@status=0; for each in store opening broker delays filters; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
+	@status=0; for each in store opening broker client delays filters; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
 
 demo: setup ## write, kill, recover, check
 	@echo "demo: a store is written, killed, recovered and checked"

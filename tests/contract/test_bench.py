@@ -55,6 +55,18 @@ def test_the_broker_benchmark_runs() -> None:
     assert set(json.loads(done.stdout)) == {"sends", "batches", "pulls"}
 
 
+def test_the_client_benchmark_runs() -> None:
+    try:
+        program()
+    except NoCompilerError as reason:
+        pytest.skip(str(reason))
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.client", "--smoke"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)) == 5
+
+
 def test_bars_are_judged_by_their_direction() -> None:
     assert Bar("fast enough", 2.0, 1.5).held
     assert not Bar("too slow", 1.0, 1.5).held
