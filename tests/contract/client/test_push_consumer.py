@@ -608,3 +608,30 @@ async def test_a_new_group_starts_where_it_is_told(cluster: EmbeddedCluster, top
         consumer.subscribe(topic)
         await listener.until(10)
     assert set(listener.bodies) == numbers(10, 20)
+
+
+@on_a_loop
+async def test_a_hidden_coroutine_is_told_and_its_message_comes_again(
+    cluster: EmbeddedCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a message is never taken for done because nobody awaited its listener."""
+    await fill(cluster.name_server_addr, topic, 1, queues=1)
+    inner, calls = Remembers(), []
+
+    def hides(messages: Sequence[StoredMessage], context: ConsumeContext) -> object:
+        calls.append(messages[0].body)
+        return inner(messages, context)
+
+    config = replace(QUICK, suspend_ms=10)
+    consumer = AsyncPushConsumer(
+        group,
+        hides,  # type: ignore[arg-type]
+        name_servers=cluster.name_server_addr,
+        config=config,
+        orderly=True,
+    )
+    consumer.subscribe(topic)
+    async with consumer:
+        await until(lambda: len(calls) >= 2)
+    assert inner.messages == []
+    assert any("async def" in str(record.exc_info) for record in caplog.records)

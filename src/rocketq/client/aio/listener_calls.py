@@ -83,6 +83,9 @@ class Calling:
             return
         try:
             call.returned = self.listener(call.messages, call.context)
+            if inspect.iscoroutine(call.returned):
+                call.returned.close()
+                raise TypeError("the listener returned a coroutine: declare it with async def, so that it is awaited")
         except Exception as error:  # a listener's failure is its message's failure, not the consumer's
             call.error = error
         self.end(call)
