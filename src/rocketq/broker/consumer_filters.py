@@ -144,6 +144,10 @@ class ConsumerFilters:
             topics={topic: TopicFilters(topic=topic, groups=groups) for topic, groups in by_topic.items()}
         )
 
+    def kept(self, group: str, topic: str) -> KeptFilter | None:
+        known = self.get(group, topic)
+        return None if known is None else self._kept(known)
+
     def _kept(self, each: ConsumerFilter) -> KeptFilter:
         return KeptFilter(
             topic=each.topic,

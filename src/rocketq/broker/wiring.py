@@ -117,7 +117,7 @@ def _bind_data(parts: Parts, dispatcher: Registry) -> None:
     recalls.handlers.bind(dispatcher, recalls.RecallPorts(parts.settings, parts.timer, parts.store, parts.clock))
     transactions.handlers.bind(dispatcher, transactions.TransactionPorts(parts.transactions, parts.store))
     offsets.handlers.bind(dispatcher, offsets.OffsetPorts(parts.settings, parts.offsets, parts.store))
-    messages.handlers.bind(dispatcher, messages.MessagePorts(parts.store, parts.consumers))
+    messages.handlers.bind(dispatcher, messages.MessagePorts(parts.store, parts.consumers, parts.filters))
 
 
 def _bind_groups(parts: Parts, dispatcher: Registry) -> None:

@@ -91,6 +91,21 @@ async def test_a_condition_from_a_heartbeat_filters(cluster: EmbeddedCluster, to
 
 
 @over_loopback
+async def test_tools_see_a_groups_condition(cluster: EmbeddedCluster, topic: str, group: str) -> None:
+    """Goal: request 321 shows the condition beside the entries, `null` without one; entries do not judge it."""
+    async with connected(cluster.broker_addr) as (peer,):
+        await fill(peer, topic, "1", "7")
+        await subscribe(peer, group, topic, "a > 5", version=5)
+        asked = {"topic": topic, "queueId": 0, "index": 0, "count": 10}
+        answer = await peer.ask(RequestCode.QUERY_CONSUME_QUEUE, {**asked, "consumerGroup": group})
+        shown = json.loads(answer.body)
+        assert json.loads(shown["filterData"])["expression"] == "a > 5"
+        assert [entry["eval"] for entry in shown["queueData"]] == [True, True]
+        answer = await peer.ask(RequestCode.QUERY_CONSUME_QUEUE, {**asked, "consumerGroup": "nobody"})
+        assert json.loads(answer.body)["filterData"] == "null"
+
+
+@over_loopback
 async def test_a_bad_condition_in_a_heartbeat_is_told_at_the_pull(
     cluster: EmbeddedCluster, topic: str, group: str
 ) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from rocketq.broker.consumer_filters import ConsumerFilters
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.tag_filter import tag_codes
 from rocketq.model import Record
 from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.bodies.stats import QueueEntries, QueueEntry
 from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.fastjson import dumps
 from rocketq.protocol.headers import messages as headers
 from rocketq.protocol.messages import encode_record
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
@@ -26,6 +28,7 @@ _ENTRIES_MAX: Final = 1_000
 class MessagePorts:
     store: Store
     consumers: ConsumerGroups[Connection]
+    filters: ConsumerFilters
 
 
 handlers: Handlers[MessagePorts] = Handlers()
@@ -78,12 +81,18 @@ def queue_entries(request: Request[headers.QueryQueueRequest], ports: MessagePor
     return Reply(
         body=QueueEntries(
             subscription=subscription,
-            filter_data="null",
+            filter_data=_filter_text(header.group, header.topic, ports.filters),
             entries=tuple(_entry(unit, subscription) for unit in units if unit is not None),
             max_offset=high,
             min_offset=low,
         )
     )
+
+
+def _filter_text(group: str | None, topic: str, filters: ConsumerFilters) -> str:
+    """A group's condition as the file has it. Whether messages meet it is not looked up: entries do not say."""
+    known = filters.kept(group, topic) if group else None
+    return "null" if known is None else dumps(known.to_json(), pretty=True).decode()
 
 
 def _entry(unit: tuple[int, int, int], subscription: Subscription | None) -> QueueEntry:
