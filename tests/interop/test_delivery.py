@@ -1,0 +1,124 @@
+"""Delays, retries and dead letters of Apache's clients with our broker; pending delays change hands with Apache."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .apache import ApacheBroker, ApacheNameServer
+from .cache import Unavailable, cache_root, digest_of, fetch, found, made_once
+from .client_programs import FETCH_SECONDS_MAX, HEAP_MB, HERE, Program
+from .our_cluster import SETTINGS, OurCluster
+from .release import obtain
+
+pytestmark = pytest.mark.interop
+
+TOPIC = "Later"
+LEVELS = {"messageDelayLevel": "1s 20s 1s 1s 1s 1s"}
+LEVEL_FLAGS = [part for key, value in LEVELS.items() for part in ("--set", f"{key}={value}")]
+
+NameServers = Callable[[str], ApacheNameServer]
+
+
+def java_delivery(version: str, prefix: str = "") -> Program:
+    """java/Delivery.java."""
+    try:
+        release = obtain(version)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    return Program(lambda home: [*release.java(heap_mb=HEAP_MB, home=home), "Delivery"], {"NUMBERS": prefix})
+
+
+def go_delivery() -> Program:
+    """go/delivery, with the client v2.1.2."""
+    sources = HERE / "go"
+    try:
+        compiler = found("go")
+        target = made_once(
+            cache_root() / "go" / f"delivery-{digest_of(sources.rglob('*.*'))}",
+            lambda folder: build_go(compiler, sources, folder),
+        )
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    return Program(lambda home: [str(target / "delivery")], {"ROCKETMQ_GO_LOG_LEVEL": "error"})
+
+
+def build_go(compiler: str, sources: Path, folder: Path) -> None:
+    fetch("the Go client", [compiler, "mod", "download"], cwd=sources, seconds_max=FETCH_SECONDS_MAX)
+    command = [compiler, "build", "-o", str(folder / "delivery"), "./delivery"]
+    built = subprocess.run(command, cwd=sources, capture_output=True, text=True, check=False, timeout=600)
+    assert built.returncode == 0, built.stderr
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[OurCluster]:
+    cluster = OurCluster(tmp_path)
+    try:
+        yield cluster
+        cluster.stop()
+    finally:
+        cluster.kill()
+
+
+def start_all(cluster: OurCluster) -> None:
+    data = str(cluster.folder / "data")
+    cluster.start("up", "--data-dir", data, "--namesrv-port", "0", "--broker-port", "0", *LEVEL_FLAGS)
+
+
+@pytest.mark.parametrize("version", ["4.7.1", "4.9.7", "5.3.3"])
+def test_java_delays_timers_retries_and_dead_letters(version: str, ours: OurCluster, tmp_path: Path) -> None:
+    """Goal: each delayed message once and not early; a bad one is tried three times and then a readable dead letter."""
+    program = java_delivery(version)
+    start_all(ours)
+    said = program.play("run", ours.nameserver_addr, TOPIC, tmp_path / "home")
+    assert said == {"delayed": "5", "timed": "5", "tries": "15", "early": "0", "dead": "5"}, ours.log()
+
+
+def test_go_delays_retries_and_dead_letters(ours: OurCluster, tmp_path: Path) -> None:
+    program = go_delivery()
+    start_all(ours)
+    said = program.play("run", ours.nameserver_addr, TOPIC, tmp_path / "home")
+    assert said == {"delayed": "5", "tries": "15", "early": "0", "dead": "5"}, ours.log()
+
+
+@pytest.mark.parametrize(("version", "leave"), [("4.9.7", "leave"), ("5.3.3", "leave"), ("5.3.3", "timers")])
+def test_pending_messages_change_hands(
+    version: str,
+    leave: str,
+    ours: OurCluster,
+    nameserver: NameServers,
+    broker_port: int,
+    store_dir: Path,
+    tmp_path: Path,
+) -> None:
+    """Goal: what waits with us is delivered by Apache and the other way round, each once, also after a kill of ours."""
+    names = nameserver(version)
+    counter = iter(range(10))
+
+    def theirs() -> ApacheBroker:
+        work = tmp_path / f"apache-{next(counter)}"
+        return ApacheBroker(names, port=broker_port, store=store_dir, work=work, settings={**SETTINGS, **LEVELS})
+
+    def start_ours() -> None:
+        ours.start(
+            "broker", "-n", names.address, "--port", str(broker_port), "--data-dir", str(store_dir), *LEVEL_FLAGS
+        )
+
+    def play(mode: str, prefix: str) -> dict[str, str]:
+        return java_delivery(version, prefix).play(mode, names.address, TOPIC, tmp_path / "home")
+
+    start_ours()
+    assert play(leave, "a") == {"left": "10"}
+    ours.stop()
+    with theirs():
+        assert play("settle", "a") == {"received": "10"}
+        assert play(leave, "b") == {"left": "10"}
+    start_ours()
+    assert play("settle", "b") == {"received": "10"}
+    assert play(leave, "c") == {"left": "10"}
+    ours.kill()
+    start_ours()
+    assert play("settle", "c") == {"received": "10"}
