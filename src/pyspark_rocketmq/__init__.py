@@ -3,6 +3,7 @@ hide every other Python source from Spark as well."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -24,9 +25,14 @@ class DefaultSource(DataSource):
         return source_schema(properties=wanted.strip().lower() == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from rocketq.spark.source import BatchReader  # noqa: PLC0415
+        """Spark refuses every read of a reader that takes filters while its setting for that is off, which it is by
+        default. So only Spark's planner of filters gets one that does: then the setting is on."""
+        from rocketq.spark.source import BatchReader, PushdownReader  # noqa: PLC0415
 
-        return BatchReader(schema, dict(self.options))
+        caller = sys._getframe(1).f_globals
+        module = getattr(caller.get("__spec__"), "name", None) or str(caller.get("__name__", ""))
+        kind = PushdownReader if module.endswith("data_source_pushdown_filters") else BatchReader
+        return kind(schema, dict(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from rocketq.spark.stream import StreamReader  # noqa: PLC0415

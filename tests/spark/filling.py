@@ -64,7 +64,7 @@ class Filler:
         properties: Mapping[str, str] | None = None,
         first: int = 0,
     ) -> tuple[str, dict[Place, Message]]:
-        """A topic (a new one unless named) with messages numbered from `first`: body "<n>...", key "k<n>", tags in turn."""
+        """A topic (new unless named) with messages numbered from `first`: body "<n>...", key "k<n>", tags in turn."""
         topic = topic or self.topic(queues=queues)
         messages = [
             Message(

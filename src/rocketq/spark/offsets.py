@@ -48,7 +48,7 @@ class Offsets(Mapping[QueueKey, int]):
         for topic, brokers in _items(tree, "a topic"):
             for broker, queues in _items(brokers, f"a broker of {topic}"):
                 for queue, value in _items(queues, f"a queue of {topic} on {broker}"):
-                    if not queue.isdigit() or isinstance(value, bool) or not isinstance(value, int):
+                    if not (queue.isascii() and queue.isdigit() and type(value) is int):
                         raise OptionError(
                             f"offsets of {topic} on {broker}: {queue!r}: {value!r} is no queue and number"
                         )

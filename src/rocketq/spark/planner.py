@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,9 @@ class QueueSlice:
     def count(self) -> int:
         return self.high - self.low
 
+    def __str__(self) -> str:
+        return f"{self.queue}, offsets {self.low} to {self.high - 1}"
+
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
@@ -42,9 +45,13 @@ class Plan:
     lost: tuple[LostRange, ...]
 
     def describe_loss(self) -> str:
-        shown = "; ".join(map(str, self.lost[:LOST_SHOWN_MAX]))
-        more = len(self.lost) - LOST_SHOWN_MAX
-        return shown + (f"; and {more} more queues" if more > 0 else "")
+        return describe_ranges(self.lost)
+
+
+def describe_ranges(lost: Sequence[LostRange]) -> str:
+    shown = "; ".join(map(str, lost[:LOST_SHOWN_MAX]))
+    more = len(lost) - LOST_SHOWN_MAX
+    return shown + (f"; and {more} more" if more > 0 else "")
 
 
 def plan(

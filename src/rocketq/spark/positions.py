@@ -15,7 +15,7 @@ Bounds = Mapping[QueueKey, tuple[int, int]]
 class Lookup(Protocol):
     """What only brokers know."""
 
-    def offset_at(self, queue: QueueKey, ms: int) -> int: ...
+    def offset_at(self, queue: QueueKey, ms: int, bounds: tuple[int, int]) -> int: ...
     def committed(self, group: str, queues: Sequence[QueueKey]) -> Mapping[QueueKey, int]: ...
 
 
@@ -33,6 +33,16 @@ def ending_offsets(options: SourceOptions, queues: Sequence[QueueKey], bounds: B
     return _resolve(options.ending, queues, bounds, lookup, Mark.LATEST, True)
 
 
+def require_named_queues(options: SourceOptions, queues: Sequence[QueueKey]) -> None:
+    """Offsets or times that are given by queue must be of queues that are read."""
+    known = set(queues)
+    for position in (options.starting, options.ending):
+        named = position.times_ms if isinstance(position, TimesByQueue) else position
+        for queue in named if isinstance(named, Offsets) else ():
+            if queue not in known:
+                raise OptionError(f"offsets are given for {queue}, which is not among the queues that are read")
+
+
 def _resolve(
     position: Position | TimesByQueue,
     queues: Sequence[QueueKey],
@@ -41,10 +51,6 @@ def _resolve(
     default: Mark,
     no_match_is_latest: bool,
 ) -> Offsets:
-    named = position if isinstance(position, Offsets) else getattr(position, "times_ms", {})
-    strange = [queue for queue in named if queue not in queues]
-    if strange:
-        raise OptionError(f"offsets are given for {strange[0]}, which is not among the queues that are read")
     return Offsets.of(
         (queue, _offset(_of_queue(position, queue, default), queue, bounds, lookup, no_match_is_latest))
         for queue in queues
@@ -76,7 +82,7 @@ def _offset(
 
 def _offset_at(queue: QueueKey, ms: int, bounds: Bounds, lookup: Lookup, no_match_is_latest: bool) -> int:
     first, last = bounds.get(queue, (0, 0))
-    offset = min(max(lookup.offset_at(queue, ms), first), last) if last > first else last
+    offset = lookup.offset_at(queue, ms, (first, last)) if last > first else last
     if offset == last and not no_match_is_latest:
         hint = "option startingOffsetsByTimestampStrategy=latest begins at its end instead"
         raise OptionError(f"{queue} has no message stored at or after {ms}; {hint}")

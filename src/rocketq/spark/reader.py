@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
 from rocketq.client.blocking.queue_reader import RangeGoneError
 from rocketq.client.core.subscriptions import tags_of
-from rocketq.columns import COLUMN_TYPES, BatchBuilder
-from rocketq.errors import ProtocolError
+from rocketq.columns import COLUMN_TYPES, BatchBuilder, arrow_schema
+from rocketq.errors import ProtocolError, RocketQError
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.record_columns import RecordRows
 from rocketq.kernel.records import MESSAGE
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.flags import ExpressionType
-from rocketq.spark.errors import DataLossError, SparkError
+from rocketq.spark.errors import DataLossError, SparkError, told_of
 from rocketq.spark.options import Connection, Fetching, SourceOptions
-from rocketq.spark.planner import QueueSlice
+from rocketq.spark.planner import LostRange, QueueSlice, describe_ranges
 
 BATCH_BYTES: Final = 4 << 20
 """Of records decoded at once: less costs more per row, more gains nothing."""
@@ -43,25 +43,48 @@ def client_of(connection: Connection) -> BlockingClient:
 def read_slice(part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of [low, high), in queue order; DataLossError or a warning when some are gone, as the options say."""
     decoder = _Decoder(part, options, schema)
-    low = part.low
-    while low < part.high:
-        try:
-            for records in _gathered(_bodies(part, low, options)):
-                batch = decoder.decode(records)
-                if batch.num_rows:
-                    yield batch
-            break
-        except RangeGoneError as gone:
-            if options.fail_on_data_loss:
-                raise DataLossError(f"{gone}; option failOnDataLoss=false reads on without them") from None
-            log.warning("%s: read on without them", gone)
-            low = gone.high
-    decoder.require_complete()
+    for records in _gathered(_bodies(part, options)):
+        batch = decoder.decode(records)
+        if batch.num_rows:
+            yield batch
+    if not decoder.is_filtered and decoder.count < part.count:  # without a filter every offset is a row
+        _tell_loss(_missing(part, options), options)
 
 
-def _bodies(part: QueueSlice, low: int, options: SourceOptions) -> Iterable[bytes]:
+def _bodies(part: QueueSlice, options: SourceOptions) -> Iterator[bytes]:
+    """All that is there; what is gone is passed, if the options say so."""
     queue = MessageQueue(topic=part.queue.topic, broker_name=part.queue.broker_name, queue_id=part.queue.queue_id)
-    return QueueReader(client_of(options.connection), queue, low, part.high, _read_options(options.fetching))
+    client, asked = client_of(options.connection), _read_options(options.fetching)
+    ranges = [(part.low, part.high)]
+    while ranges:
+        low, high = ranges.pop()
+        reader = QueueReader(client, queue, low, high, asked)
+        try:
+            yield from reader
+        except RangeGoneError as gone:
+            _tell_loss([LostRange(part.queue, gone.low, gone.high)], options)
+            ranges += [(gone.high, high)] if gone.high < high else []
+            ranges += [(reader.next_offset, gone.low)] if reader.next_offset < gone.low else []
+        except RocketQError as error:
+            raise told_of(f"{part.queue} at offset {reader.next_offset}", error) from None
+
+
+def _tell_loss(lost: list[LostRange], options: SourceOptions) -> None:
+    shown = describe_ranges(lost)
+    if options.fail_on_data_loss:
+        raise DataLossError(f"not there any more: {shown}; option failOnDataLoss=false reads on without")
+    log.warning("not there any more, read on without: %s", shown)
+
+
+def _missing(part: QueueSlice, options: SourceOptions) -> list[LostRange]:
+    """Which offsets a complete read did not bring: looked for only when some are missing."""
+    decoder, lost, at = _Decoder(part, options, arrow_schema(["queueOffset"])), [], part.low
+    for records in _gathered(_bodies(part, options)):
+        for offset in decoder.decode(records).column(0).to_pylist():
+            if offset > at:
+                lost.append(LostRange(part.queue, at, offset))
+            at = offset + 1
+    return [*lost, LostRange(part.queue, at, part.high)] if at < part.high else lost
 
 
 def _read_options(fetching: Fetching) -> ReadOptions:
@@ -98,8 +121,7 @@ class _Decoder:
     def __init__(self, part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> None:
         self._part = part
         self._schema = schema
-        self._fails_on_loss = options.fail_on_data_loss
-        self._is_filtered = options.fetching.expression != "*"
+        self.is_filtered = options.fetching.expression != "*"
         self._tags = _wanted_tags(options.fetching)
         wider = schema
         if self._tags is not None and "tags" not in schema.names:
@@ -108,26 +130,20 @@ class _Decoder:
         self._rows = RecordRows()
         self._rows.in_place = False
         self._rows.queue_offset_low, self._rows.queue_offset_high = part.low, part.high
-        self._count = 0
+        self.count = 0
 
     def decode(self, records: bytes) -> pa.RecordBatch:
         state = self._rows.collect(MappedBuffer(records, 0), 0, len(records), len(records))
         if state != MESSAGE or self._rows.at != len(records):
-            raise ProtocolError(f"{self._part.queue}: an answer of the broker is damaged at byte {self._rows.at}")
+            raise SparkError(f"{self._part}: an answer of the broker is damaged at byte {self._rows.at}")
         try:
             batch = self._builder.build(self._rows)
         except ProtocolError as error:
-            raise SparkError(f"{self._part.queue}: a compressed body cannot be read: {error}") from None
-        self._count += batch.num_rows
+            raise SparkError(f"{self._part}: a compressed body cannot be read: {error}") from None
+        self.count += batch.num_rows
         if self._tags is not None:
             batch = batch.filter(pc.is_in(batch.column("tags"), value_set=self._tags)).select(self._schema.names)
         return batch
-
-    def require_complete(self) -> None:
-        """Without a filter every offset is a row."""
-        if self._fails_on_loss and not self._is_filtered and self._count < self._part.count:
-            missing = self._part.count - self._count
-            raise DataLossError(f"{self._part.queue}: {missing} of {self._part.count} messages were not readable")
 
 
 def _wanted_tags(fetching: Fetching) -> pa.Array | None:

@@ -1,58 +1,64 @@
-"""format("rocketmq"): what Spark calls, and who does the work."""
+"""format("rocketmq"), reading: what Spark calls, and who does the work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from rocketq.spark.catalog import Catalog
-from rocketq.spark.errors import DataLossError
+from rocketq.protocol.flags import ExpressionType
+from rocketq.spark.batch_plan import Slices, plan_batch
+from rocketq.spark.errors import plain_rows, plainly
 from rocketq.spark.options import SourceOptions, parse_source
-from rocketq.spark.planner import QueueSlice, plan
-from rocketq.spark.positions import ending_offsets, starting_offsets
+from rocketq.spark.pushdown import EVERYWHERE, narrow
 from rocketq.spark.reader import read_slice
 from rocketq.spark.schema import arrow_of
 
 
-@dataclass
 class SlicePartition(InputPartition):
     """A task: carries nothing but what to read."""
 
-    part: QueueSlice
+    def __init__(self, parts: Slices) -> None:
+        super().__init__(parts)
+        self.parts = parts
 
-    def __init__(self, part: QueueSlice) -> None:
-        super().__init__(part)
-        self.part = part
+
+def read_partition(partition: InputPartition, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a task; Spark makes up a partition of its own when there are none."""
+    parts = partition.parts if isinstance(partition, SlicePartition) else ()
+    return plain_rows(batch for part in parts for batch in read_slice(part, options, schema))
 
 
 class BatchReader(DataSourceReader):
+    """Reads everything the options name; Spark applies all filters."""
+
+    @plainly
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         self._options = parse_source(options, streaming=False)
         self._schema = arrow_of(schema)
+        self._narrowing = EVERYWHERE
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
-        return [SlicePartition(part) for part in plan_batch(self._options)]
+        return [SlicePartition(parts) for parts in plan_batch(self._options, self._narrowing)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, SlicePartition):  # Spark makes one up when there are none
-            return iter(())
-        return read_slice(partition.part, self._options, self._schema)
+        return read_partition(partition, self._options, self._schema)
 
 
-def plan_batch(options: SourceOptions) -> Sequence[QueueSlice]:
-    catalog = Catalog(options.connection, options.fetching)
-    try:
-        queues = catalog.queues(options.subscription)
-        bounds = catalog.bounds(queues)
-        start = starting_offsets(options, queues, bounds, catalog)
-        end = ending_offsets(options, queues, bounds, catalog)
-    finally:
-        catalog.close()
-    made = plan(start, end, bounds, rows_max=options.slice_rows_max, slices_min=options.slices_min)
-    if made.lost and options.fail_on_data_loss:
-        raise DataLossError(f"not there any more: {made.describe_loss()}; option failOnDataLoss=false reads on without")
-    return made.slices
+class PushdownReader(BatchReader):
+    """Looks only where rows can be that pass Spark's filters.
+
+    A class of its own: Spark refuses a reader that takes filters unless spark.sql.python.filterPushdown.enabled is set.
+    """
+
+    @plainly
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._narrowing, left = narrow(filters)
+        fetching, tags = self._options.fetching, self._narrowing.tags
+        if tags and fetching.expression == "*" and fetching.expression_type == ExpressionType.TAG:
+            self._options = replace(self._options, fetching=replace(fetching, expression=" || ".join(sorted(tags))))
+        return left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -18,39 +18,46 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rocketq.errors import RocketQError
-from rocketq.spark.catalog import Catalog
-from rocketq.spark.errors import DataLossError
+from rocketq.spark.batch_plan import require_assigned
+from rocketq.spark.catalog import Bounds, Catalog, as_offsets
+from rocketq.spark.errors import DataLossError, SparkError, plainly
 from rocketq.spark.offsets import Offsets, QueueKey
 from rocketq.spark.options import parse_source
-from rocketq.spark.planner import plan
-from rocketq.spark.positions import starting_offsets
-from rocketq.spark.reader import read_slice
+from rocketq.spark.planner import describe_ranges, plan
+from rocketq.spark.positions import require_named_queues, starting_offsets
 from rocketq.spark.schema import arrow_of
-from rocketq.spark.source import SlicePartition
-from rocketq.spark.stream_steps import Bounds, StreamSteps
+from rocketq.spark.source import SlicePartition, read_partition
+from rocketq.spark.stream_steps import StreamSteps
 
 log = logging.getLogger(__name__)
+
+SAMPLED_QUEUES_MAX: Final = 8
+"""A few messages of so many queues, the fullest, tell how many rows make the bytes of a batch."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark's checkpoint is the truth about what was read; a broker group may mirror it."""
 
+    @plainly
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         self._options = parse_source(options, streaming=True)
         self._schema = arrow_of(schema)
         self._catalog: Catalog | None = None
         self._steps: StreamSteps | None = None
+        self._known: Bounds = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get the options, not the driver's connections."""
-        return {**self.__dict__, "_catalog": None, "_steps": None}
+        return {**self.__dict__, "_catalog": None, "_steps": None, "_known": {}}
 
     # On the driver
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:
-        queues = self._driver().queues(self._options.subscription)
+        queues = self._queues()
+        require_named_queues(self._options, queues)
         bounds = self._driver().bounds(queues)
+        require_assigned(self._options.subscription, queues, bounds)
         return starting_offsets(self._options, queues, bounds, self._driver()).tree()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -59,47 +66,59 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(limits.rows_max)
         return ReadMaxBytes(limits.bytes_max) if limits.bytes_max is not None else ReadAllAvailable()
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:
-        self._progress().pin(self._driver().bounds(self._driver().queues(self._options.subscription)))
+        self._progress().pin(self._driver().bounds(self._queues()))
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin, bounds = Offsets.from_tree(start), self._held()
-        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else self._rows_of_bytes(begin, bounds)
+        rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(begin, bounds)
         step = self._progress().next(begin, bounds, _now_ms(), rows_max)
         if step.lost and self._options.fail_on_data_loss:
-            raise DataLossError(f"queues are shorter than what was read of them: {'; '.join(map(str, step.lost))}")
+            lost = describe_ranges(step.lost)
+            raise DataLossError(
+                f"queues are shorter than what was read of them, lost are {lost}; "
+                "option failOnDataLoss=false reads on at their ends"
+            )
         for each in step.lost:
             log.warning("%s: the queue is shorter than what was read of it; reading goes on at its end", each)
         return step.end.tree()
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return Offsets.of((queue, high) for queue, (_, high) in self._held().items()).tree()
+        """As of the last look: Spark asks right after latestOffset."""
+        return as_offsets(self._known).tree()
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, until = Offsets.from_tree(start), Offsets.from_tree(end)
-        bounds = {**self._assumed(begin, until), **self._driver().reachable_bounds(list(until))}
+        low = {queue: begin.get(queue, high) for queue, high in until.items()}  # new ones are put down, not read yet
+        moved = [queue for queue, high in until.items() if low[queue] < high]
+        bounds = {**{queue: (low[queue], until[queue]) for queue in moved}, **self._driver().reachable_bounds(moved)}
         options = self._options
-        made = plan(begin, until, bounds, rows_max=options.slice_rows_max, slices_min=options.slices_min)
+        high = {queue: until[queue] for queue in moved}
+        made = plan(low, high, bounds, rows_max=options.slice_rows_max, slices_min=options.slices_min)
         if made.lost and options.fail_on_data_loss:
-            raise DataLossError(f"not there any more: {made.describe_loss()}; failOnDataLoss=false reads on without")
+            lost = made.describe_loss()
+            raise DataLossError(f"not there any more: {lost}; option failOnDataLoss=false reads on without")
         if made.lost:
             log.warning("not there any more, read on without: %s", made.describe_loss())
-        return [SlicePartition(part) for part in made.slices]
+        return [SlicePartition((part,)) for part in made.slices]
 
+    @plainly
     def commit(self, end: dict[str, Any]) -> None:
         if not self._options.commit_each_batch or self._options.commit_group is None:
             return
         try:
             self._driver().commit(self._options.commit_group, Offsets.from_tree(end))
-        except RocketQError as error:  # the checkpoint has it; the next batch tells the group again
-            log.warning("group %s was not told of this batch: %s", self._options.commit_group, error)
+        except SparkError as error:  # the checkpoint has it; the next batch tells the group again
+            log.warning("%s", error)
 
     # On the executors
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, SlicePartition):
-            return iter(())
-        return read_slice(partition.part, self._options, self._schema)
+        return read_partition(partition, self._options, self._schema)
 
     # What the driver keeps
 
@@ -113,23 +132,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._steps = StreamSteps(self._options.limits, _now_ms())
         return self._steps
 
-    def _held(self) -> Bounds:
-        """Of all queues whose brokers answer; the others keep their place until they do."""
-        return self._driver().reachable_bounds(self._driver().queues(self._options.subscription))
+    def _queues(self) -> list[QueueKey]:
+        passes = not self._options.fail_on_data_loss
+        return self._driver().queues(self._options.subscription, missing_topics_pass=passes)
 
-    def _assumed(self, begin: Offsets, until: Offsets) -> dict[QueueKey, tuple[int, int]]:
-        """A broker that is away now may be back when the task runs: what was planned is still there."""
-        return {queue: (min(begin.get(queue, 0), high), high) for queue, high in until.items()}
+    def _held(self) -> Bounds:
+        """Of all queues whose brokers answer; the others keep their place until they do, except in a run that ends:
+        it has promised to read what they hold."""
+        ask = self._driver().bounds if self._progress().is_pinned else self._driver().reachable_bounds
+        found = ask(self._queues())
+        self._known = {**self._known, **found}
+        return found
+
+    def _rows_max(self, begin: Offsets, bounds: Bounds) -> int | None:
+        limits = self._options.limits
+        given = [limits.rows_max, self._rows_of_bytes(begin, bounds)]
+        return min((each for each in given if each is not None), default=None)
 
     def _rows_of_bytes(self, begin: Offsets, bounds: Bounds) -> int | None:
         """As many rows as make about `maxBytesPerTrigger`, by the size of what is next in line."""
-        if self._options.limits.bytes_max is None:
+        bytes_max = self._options.limits.bytes_max
+        if bytes_max is None:
             return None
-        for queue, (low, high) in sorted(bounds.items()):
-            at = max(begin.get(queue, low), low)
-            if at < high and (size := self._driver().record_bytes(queue, at)) is not None:
-                return max(1, self._options.limits.bytes_max // size)
-        return None
+        lags = {queue: high - max(begin.get(queue, low), low) for queue, (low, high) in bounds.items()}
+        fullest = sorted((queue for queue, lag in lags.items() if lag > 0), key=lambda each: (-lags[each], each))
+        rows = size = 0
+        for queue in fullest[:SAMPLED_QUEUES_MAX]:
+            mean = self._driver().searches.record_bytes(queue, bounds[queue][1] - lags[queue])
+            if mean is not None:
+                rows, size = rows + lags[queue], size + lags[queue] * mean
+        return max(1, bytes_max * rows // size) if size else None
 
 
 def _now_ms() -> int:

@@ -28,38 +28,40 @@ class StreamSteps:
         self._last_batch_ms = now_ms
         self._target: Offsets | None = None
 
+    @property
+    def is_pinned(self) -> bool:
+        return self._target is not None
+
     def pin(self, bounds: Bounds) -> None:
         """What is there now is all this run will read."""
         self._target = Offsets.of((queue, high) for queue, (_, high) in bounds.items())
 
     def next(self, start: Offsets, bounds: Bounds, now_ms: int, rows_max: int | None = None) -> Step:
-        """At most as far as limits and target allow; `start` itself when there is nothing to do.
+        """At most as far as the target and `rows_max` allow; `start` itself when there is nothing to do.
 
-        Queues that brokers do not tell of at present stay where they are: their turn comes again.
+        Queues that brokers do not tell of at present stay where they are: their turn comes again. A queue that is new
+        is put down at its earliest message and read from the batch after: so where it begins is in Spark's log, and a
+        batch that is done again is the same.
         """
-        known = {queue: high for queue, (_, high) in bounds.items()}
-        lost = [LostRange(queue, known[queue], at) for queue, at in start.items() if known.get(queue, at) < at]
-        available = {queue: self._reach(queue, start, bounds) for queue in {*start, *known}}
-        waiting = sum(available[queue] - _begin(queue, start, bounds) for queue in available)
-        if waiting <= 0 and not lost:
+        lost = [LostRange(queue, bounds[queue][1], at) for queue, at in start.items() if _is_cut(queue, at, bounds)]
+        new = {queue: low for queue, (low, _) in bounds.items() if queue not in start and self._may_read(queue)}
+        begin = {queue: min(at, bounds[queue][1]) if queue in bounds else at for queue, at in start.items()}
+        reach = {queue: self._reach(queue, at, bounds) for queue, at in begin.items()}
+        waiting = sum(reach[queue] - at for queue, at in begin.items())
+        if not (waiting or lost or new) or (not (lost or new) and self._should_wait(waiting, now_ms)):
             return Step(start)
-        if self._should_wait(waiting, now_ms):
-            return Step(start)
-        self._last_batch_ms = now_ms
-        limits = [each for each in (self._limits.rows_max, rows_max) if each is not None]
-        begin = {queue: _begin(queue, start, bounds) for queue in available}
-        end = share_out(begin, available, min(limits)) if limits else Offsets.of(available.items())
-        return Step(end, tuple(sorted(lost, key=lambda each: each.queue)))
+        if waiting:
+            self._last_batch_ms = now_ms
+        end = Offsets.of(reach.items()) if rows_max is None else share_out(begin, reach, rows_max)
+        return Step(end.merged(new), tuple(sorted(lost, key=lambda each: each.queue)))
 
-    def _reach(self, queue: QueueKey, start: Offsets, bounds: Bounds) -> int:
-        """How far a queue may be read at all."""
-        if queue not in bounds:
-            return start[queue]
-        high = bounds[queue][1]
-        if self._target is not None:
-            high = min(high, self._target.get(queue, _begin(queue, start, bounds)))
-            return max(high, min(start.get(queue, high), bounds[queue][1]))
-        return high
+    def _may_read(self, queue: QueueKey) -> bool:
+        return self._target is None or queue in self._target
+
+    def _reach(self, queue: QueueKey, at: int, bounds: Bounds) -> int:
+        """How far a queue may be read."""
+        high = bounds[queue][1] if queue in bounds else at
+        return high if self._target is None else max(at, min(high, self._target.get(queue, at)))
 
     def _should_wait(self, waiting: int, now_ms: int) -> bool:
         """For more rows, but not too long, and never in a run that ends."""
@@ -68,7 +70,5 @@ class StreamSteps:
         return waiting < self._limits.rows_min and now_ms - self._last_batch_ms < self._limits.delay_max_ms
 
 
-def _begin(queue: QueueKey, start: Offsets, bounds: Bounds) -> int:
-    """A queue that was not there before begins at its earliest message; one that was cut begins at its end."""
-    low, high = bounds.get(queue, (start.get(queue, 0), start.get(queue, 0)))
-    return min(start.get(queue, low), high)
+def _is_cut(queue: QueueKey, at: int, bounds: Bounds) -> bool:
+    return queue in bounds and bounds[queue][1] < at

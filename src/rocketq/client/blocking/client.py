@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.blocking.link import Link
-from rocketq.client.core.routes import broker_addr
+from rocketq.client.core.routes import MASTER_ID, broker_addr
 from rocketq.client.errors import NoQueueError
 from rocketq.errors import RemotingError, UnreachableError
 from rocketq.protocol.acl import Credentials, sign
@@ -85,12 +85,17 @@ class BlockingClient:
         """Ask for them again when they are next needed."""
         self._routes.clear()
 
-    def broker(self, topic: str, broker_name: str, *, broker_id: int = 0, fresh: bool = False) -> str:
-        """Where a broker of the topic is; NoQueueError when it is not there at present."""
+    def broker(self, topic: str, broker_name: str, *, broker_id: int = MASTER_ID, fresh: bool = False) -> str:
+        """Where a broker of the topic is, or another of its name; NoQueueError when none is there at present."""
         addr = broker_addr(self.route(topic, fresh=fresh), broker_name, broker_id)
         if addr is None:
             raise NoQueueError(topic, f"broker {broker_name} is not there at present")
         return addr
+
+    def master(self, topic: str, broker_name: str) -> str | None:
+        """Where the one that is written to is; what is not there is not anywhere."""
+        brokers = (each for each in self.route(topic).brokers if each.broker_name == broker_name)
+        return next((each.addrs.get(MASTER_ID) for each in brokers), None)
 
     def close(self) -> None:
         for addr in list(self._links):

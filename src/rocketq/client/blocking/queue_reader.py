@@ -9,8 +9,9 @@ from typing import Final
 
 from rocketq.client.blocking.client import BlockingClient
 from rocketq.client.core.read_ahead import ReadAhead, Step
+from rocketq.client.core.routes import MASTER_ID
 from rocketq.client.errors import NoQueueError
-from rocketq.errors import RemotingError, RocketQError
+from rocketq.errors import RemotingError, RocketQError, UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
@@ -66,7 +67,7 @@ class QueueReader:
         self._pause = pause
         self._is_filtered = options.expression != EVERYTHING
         self._low, self._high = low, high
-        self._broker_id = 0
+        self._broker_id = MASTER_ID
         self._addr: str | None = None
         self._failures = 0
         self._waiting: dict[int, Step] = {}
@@ -77,6 +78,11 @@ class QueueReader:
             count_max=options.count_max,
             bytes_max=options.bytes_max,
         )
+
+    @property
+    def next_offset(self) -> int:
+        """Everything before it has been handed out."""
+        return self._ahead.handed_to
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -94,6 +100,8 @@ class QueueReader:
         addr = self._client.broker(
             self._queue.topic, self._queue.broker_name, broker_id=self._broker_id, fresh=self._failures > 0
         )
+        if self._addr != addr:
+            self._abandon()  # what was asked there is asked here again
         self._addr = addr
         link = self._client.link(addr)
         due = self._ahead.due()
@@ -109,7 +117,6 @@ class QueueReader:
         answered = self._waiting.pop(answer.opaque, None)
         if answered is not None:
             self._take(answered, answer, addr)
-            self._failures = 0
 
     def _request(self, step: Step) -> Command:
         options = self._options
@@ -135,20 +142,31 @@ class QueueReader:
                 body = answer.body if answer.code == ResponseCode.SUCCESS else b""
                 self._ahead.answered(step, body, header.next_offset)
                 self._broker_id = header.suggested_broker_id
-            case ResponseCode.PULL_OFFSET_MOVED:
-                header = PullResponse.decode(answer.ext_fields)
-                raise RangeGoneError(self._queue, step.low, min(max(header.min_offset, step.low + 1), step.high))
-            case ResponseCode.PULL_NOT_FOUND if self._broker_id != 0:
-                self._ahead.failed(step)  # a slave may lag behind what its master has
-                self._broker_id = 0
-            case ResponseCode.PULL_NOT_FOUND:
-                raise RangeGoneError(self._queue, step.low, step.high)
+                self._failures = 0
+            case ResponseCode.PULL_OFFSET_MOVED | ResponseCode.PULL_NOT_FOUND:
+                self._ahead.failed(step)
+                if addr != self._client.master(self._queue.topic, self._queue.broker_name):
+                    self._leave_slave(addr)
+                else:
+                    raise self._gone(step, PullResponse.decode(answer.ext_fields))
             case _:
                 error = failure_of(answer, peer=addr)
                 self._ahead.failed(step)
                 if not error.retriable:
                     raise error
                 self._bear(error)
+
+    def _gone(self, step: Step, header: PullResponse) -> RangeGoneError:
+        """What the broker says lies next ends the gap; a queue that is shorter than this has nothing next."""
+        beyond = header.next_offset if step.low < header.next_offset < header.max_offset else step.high
+        return RangeGoneError(self._queue, step.low, min(beyond, step.high))
+
+    def _leave_slave(self, addr: str) -> None:
+        """A slave may lag behind what its master has; with the master away it is asked again, as after a failure."""
+        if self._broker_id != MASTER_ID:
+            self._broker_id = MASTER_ID
+        else:
+            self._bear(UnreachableError(addr, "a slave that lacks messages, and the master is away"))
 
     def _bear(self, error: RocketQError) -> None:
         """Begin again with what is missing, a little later; the failure itself after too many."""
@@ -158,8 +176,9 @@ class QueueReader:
         self._abandon()
         if self._addr is not None:
             self._client.drop(self._addr)
-        self._broker_id = 0
-        self._pause(self._options.retry_ms / 1000)
+        self._broker_id = MASTER_ID
+        if self._failures > 1:  # the first is most often a connection that was idle for too long
+            self._pause(self._options.retry_ms / 1000)
 
     def _abandon(self) -> None:
         """Answers that are still on their way are not waited for: their connection goes."""

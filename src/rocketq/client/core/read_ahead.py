@@ -36,6 +36,8 @@ class ReadAhead:
         self._bytes_max = bytes_max
         self._count = min(FIRST_COUNT, count_max)
         self._steps: deque[Step] = deque()
+        self.handed_to = low
+        """Everything before it was handed out by ready()."""
 
     @property
     def is_done(self) -> bool:
@@ -73,7 +75,9 @@ class ReadAhead:
         """The bodies that are complete in queue order, each handed out once."""
         bodies: list[bytes] = []
         while self._steps and self._steps[0].low >= self._steps[0].high:
-            bodies += self._steps.popleft().bodies
+            step = self._steps.popleft()
+            bodies += step.bodies
+            self.handed_to = step.low
         return bodies
 
     def _learn(self, count: int, size_bytes: int, asked: int) -> None:

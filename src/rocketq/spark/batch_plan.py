@@ -1,0 +1,92 @@
+"""What a batch read reads: from options, filters and what brokers hold to the slices of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rocketq.spark.catalog import Bounds, Catalog
+from rocketq.spark.errors import DataLossError, SparkError
+from rocketq.spark.offsets import QueueKey
+from rocketq.spark.options import SourceOptions, Subscription
+from rocketq.spark.planner import QueueSlice, plan
+from rocketq.spark.positions import ending_offsets, require_named_queues, starting_offsets
+from rocketq.spark.pushdown import EVERYWHERE, KEYS_MAX, Narrowing
+
+Slices = tuple[QueueSlice, ...]
+"""Of one task."""
+
+
+def plan_batch(options: SourceOptions, narrowing: Narrowing = EVERYWHERE) -> list[Slices]:
+    if frozenset() in (narrowing.tags, narrowing.keys):
+        return []
+    catalog = Catalog(options.connection, options.fetching)
+    try:
+        return _plan(options, narrowing, catalog)
+    finally:
+        catalog.close()
+
+
+def _plan(options: SourceOptions, narrowing: Narrowing, catalog: Catalog) -> list[Slices]:
+    everything = catalog.queues(options.subscription)
+    require_named_queues(options, everything)
+    queues = [queue for queue in everything if narrowing.has(queue)]
+    bounds = catalog.bounds(queues)
+    require_assigned(options.subscription, queues, bounds)
+    start = starting_offsets(options, queues, bounds, catalog)
+    end = ending_offsets(options, queues, bounds, catalog)
+    low, high = _narrowed(start, end, bounds, narrowing, catalog)
+    made = plan(low, high, bounds, rows_max=options.slice_rows_max, slices_min=options.slices_min)
+    if made.lost and options.fail_on_data_loss:
+        raise DataLossError(f"not there any more: {made.describe_loss()}; option failOnDataLoss=false reads on without")
+    if narrowing.keys is not None and len(narrowing.keys) <= KEYS_MAX:
+        return _through_index(made.slices, narrowing.keys, catalog)
+    return [(part,) for part in made.slices]
+
+
+def require_assigned(subscription: Subscription, queues: Iterable[QueueKey], bounds: Bounds) -> None:
+    """A queue that was named must be there."""
+    for queue in queues if subscription.assigned is not None else ():
+        if queue not in bounds:
+            raise SparkError(f"option assign names {queue}, which does not exist")
+
+
+def _narrowed(
+    start: Mapping[QueueKey, int],
+    end: Mapping[QueueKey, int],
+    bounds: Bounds,
+    narrowing: Narrowing,
+    catalog: Catalog,
+) -> tuple[dict[QueueKey, int], dict[QueueKey, int]]:
+    low, high = {}, {}
+    for queue in end:
+        at, until = narrowing.within(start[queue], end[queue])
+        held = bounds.get(queue, (0, 0))
+        if narrowing.stored_from_ms is not None and at < until:
+            at = max(at, catalog.offset_at(queue, narrowing.stored_from_ms, held))
+        if narrowing.stored_before_ms is not None and at < until:
+            until = min(until, catalog.offset_at(queue, narrowing.stored_before_ms, held))
+        low[queue], high[queue] = at, max(at, until)
+    return low, high
+
+
+def _through_index(slices: Sequence[QueueSlice], keys: frozenset[str], catalog: Catalog) -> list[Slices]:
+    """Only the messages that the index knows, a task for each broker; all slices of a broker that cannot tell."""
+    by_broker: dict[tuple[str, str], list[QueueSlice]] = {}
+    for part in slices:
+        by_broker.setdefault((part.queue.topic, part.queue.broker_name), []).append(part)
+    planned: list[Slices] = []
+    for (topic, broker_name), own in by_broker.items():
+        ends = {part.queue: part.high for part in own}
+        found = catalog.searches.by_keys(topic, broker_name, keys, ends)
+        if found is None:
+            planned += [(part,) for part in own]
+        elif places := tuple(_at_offsets(own, found)):
+            planned.append(places)
+    return planned
+
+
+def _at_offsets(slices: Iterable[QueueSlice], found: Mapping[QueueKey, Sequence[int]]) -> Iterable[QueueSlice]:
+    for part in slices:
+        for offset in found.get(part.queue, ()):
+            if part.low <= offset < part.high:
+                yield QueueSlice(part.queue, offset, offset + 1)

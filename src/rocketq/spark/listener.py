@@ -1,0 +1,92 @@
+"""Progress of queries told to broker groups, exactly and to the last batch: so every RocketMQ tool shows the lag."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from rocketq.errors import RocketQError
+from rocketq.spark.catalog import Catalog
+from rocketq.spark.errors import SparkError
+from rocketq.spark.offsets import Offsets
+from rocketq.spark.options import Fetching, Options, parse_connection
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryProgress,
+    )
+
+log = logging.getLogger(__name__)
+
+SOURCE_MARK = "rocketmq"
+
+
+class GroupProgress(StreamingQueryListener):
+    """Commits to a group where each finished batch ended.
+
+    spark.streams.addListener(GroupProgress("orders-archive", {"nameServer": "127.0.0.1:9876"}, queries={"archive"}))
+
+    `queries` are names or ids; without any every query that reads RocketMQ counts. Options are those of the source
+    that say how brokers are reached. What a broker could not be told is told with the next batch or the query's end.
+    """
+
+    def __init__(self, group: str, options: dict[str, str], *, queries: Collection[str] = ()) -> None:
+        if not group:
+            raise SparkError("a group is needed that is told of the progress")
+        parsed = Options(options)
+        self._connection = parse_connection(parsed)
+        parsed.refuse_unknown()
+        self._group = group
+        self._queries = frozenset(queries)
+        self._untold: dict[str, Offsets] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        if not self._queries or {str(progress.id), progress.name} & self._queries:
+            self._remember(str(progress.runId), progress)
+            self._tell(str(progress.runId))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        self._tell(str(event.runId))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self._tell(str(event.runId))
+        self._untold.pop(str(event.runId), None)
+
+    def _remember(self, run: str, progress: StreamingQueryProgress) -> None:
+        for source in progress.sources:
+            offsets = offsets_of(source.description, source.endOffset)
+            if offsets is not None:
+                self._untold[run] = self._untold.get(run, Offsets({})).merged(offsets)
+
+    def _tell(self, run: str) -> None:
+        offsets = self._untold.get(run)
+        if not offsets:
+            return
+        catalog = Catalog(self._connection, Fetching(group=self._group, retries=1))
+        try:
+            catalog.commit(self._group, offsets)
+            self._untold.pop(run, None)
+        except RocketQError as error:  # the checkpoint has it
+            log.warning("%s", error)
+        finally:
+            catalog.close()
+
+
+def offsets_of(description: str, end_offset: str | None) -> Offsets | None:
+    """What a source of ours has reached; None for others and before the first batch."""
+    if SOURCE_MARK not in description or not end_offset:
+        return None
+    tree = json.loads(end_offset)
+    return Offsets.from_tree(tree) if isinstance(tree, dict) else None
