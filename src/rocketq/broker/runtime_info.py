@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from rocketq.broker.figures import Figures
@@ -19,13 +19,20 @@ class RuntimeInfo:
     """Queues of threads are none here: a request is handled when it is read, so those figures are of held pulls."""
 
     def __init__(
-        self, settings: Settings, figures: Figures, store: Store, clock: Clock, held_pulls: Callable[[], int]
+        self,
+        settings: Settings,
+        figures: Figures,
+        store: Store,
+        clock: Clock,
+        held_pulls: Callable[[], int],
+        delays: Callable[[], Mapping[int, tuple[int, int]]],
     ) -> None:
         self._settings = settings
         self._figures = figures
         self._store = store
         self._clock = clock
         self._held_pulls = held_pulls
+        self._delays = delays
 
     def table(self) -> dict[str, str]:
         return dict(sorted((self._identity() | self._traffic() | self._disk() | self._queues()).items()))
@@ -84,6 +91,9 @@ class RuntimeInfo:
     def _queues(self) -> dict[str, str]:
         config = self._settings.config
         waits = {f"{pool}ThreadPoolQueueHeadWaitTimeMills": "0" for pool in ("send", "pull", "query", "litePull")}
+        waits |= {
+            f"scheduleMessageOffset_{level}": f"{offset},{end}" for level, (offset, end) in self._delays().items()
+        }
         return waits | {
             "sendThreadPoolQueueSize": "0",
             "sendThreadPoolQueueCapacity": str(config.sends_waiting_max),

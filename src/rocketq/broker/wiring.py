@@ -163,7 +163,9 @@ def _bind_administration(parts: Parts, dispatcher: Registry) -> None:
         ),
     )
     cold.handlers.bind(dispatcher, cold.ColdPorts(parts.settings, parts.cold_reads, parts.clock))
-    runtime = RuntimeInfo(parts.settings, parts.figures, parts.store, parts.clock, lambda: len(parts.polling))
+    runtime = RuntimeInfo(
+        parts.settings, parts.figures, parts.store, parts.clock, lambda: len(parts.polling), parts.delays.positions
+    )
     operations.handlers.bind(
         dispatcher,
         operations.OperationPorts(

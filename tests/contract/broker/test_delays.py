@@ -369,3 +369,16 @@ async def test_retries_go_to_any_queue_of_the_retry_topic(
         await rests(cluster)
         found = [await count(peer, f"%RETRY%{group}", queue_id) for queue_id in range(4)]
         assert (sum(found), min(found) > 0) == (60, True)
+
+
+@over_loopback
+async def test_tools_see_how_far_each_level_is(cluster: EmbeddedCluster, clock: ManualClock, topic: str) -> None:
+    async with connected(cluster.broker_addr) as (peer,):
+        for level in ("1", "1", "3"):
+            await send(peer, topic, properties=props(DELAY=level))
+        clock.advance(1_000)
+        await arrives(peer, topic, 2)
+        table = json.loads((await peer.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
+        assert table["scheduleMessageOffset_1"] == "2,2"
+        offsets = (await peer.ask(RequestCode.GET_ALL_DELAY_OFFSET)).body
+        assert b'"offsetTable":{1:2}' in offsets
