@@ -16,12 +16,17 @@ from collections.abc import Callable
 from struct import pack
 from typing import Any
 
+import kernel_frames  # beside this file, which is run as a program
+
 import rocketq.kernel
 from rocketq.filter import compile_sql
+from rocketq.kernel.answers import AnswerTemplate
 from rocketq.kernel.appender import NO_QUEUE_ROOM, SEGMENT_FULL, Appender
 from rocketq.kernel.buffers import MappedBuffer
+from rocketq.kernel.hot_frames import HotFrames
 from rocketq.kernel.index_units import IndexTail
 from rocketq.kernel.properties import hash_text
+from rocketq.kernel.pull_frames import PullFrames, PullLimits, PullRoute
 from rocketq.kernel.queue_units import (
     SCHEDULE_TOPIC,
     QueueTail,
@@ -35,6 +40,7 @@ from rocketq.kernel.queue_units import (
 from rocketq.kernel.reader import NEED_SEGMENT, LogMap, QueueRead, ReadLimits
 from rocketq.kernel.records import BAD_CRC, BAD_OFFSET, BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
 from rocketq.kernel.scanner import Scanner, check_index_units, walk_records
+from rocketq.kernel.send_frames import SendFrames, SendRoute
 
 SEGMENT_BYTES = 16384
 UNITS_PER_FILE = 16
@@ -73,6 +79,20 @@ PROGRAMS = [
 ]
 
 
+SEND_TEMPLATES = (
+    AnswerTemplate([b'{"id":"', b'","q":"', b'","o":"', b'","n":', b"}"], False, 0),
+    AnswerTemplate([b'{"id":"', b'","q":"', b'","o":"', b'","t":"', b'","n":', b"}"], False, 0),
+    AnswerTemplate([bytes(21), b"q", b"o", b"end"], True, 17),
+    AnswerTemplate([bytes(21), b"q", b"o", b"t", b"end"], True, 17),
+)
+PULL_TEMPLATES = (
+    AnswerTemplate([b'{"s":"', b'","x":"', b'","l":"', b'","h":"', b'","n":', b"}"], False, 0),
+    AnswerTemplate([b'{"s":"', b'","x":"', b'","l":"', b'","h":"', b'","t":"', b'","g":"', b'","n":', b"}"], False, 0),
+    AnswerTemplate([bytes(26), b"x", b"l", b"h", b""], True, 22),
+    AnswerTemplate([bytes(26), b"x", b"l", b"h", b"t", b"g", b""], True, 22),
+)
+
+
 def guarded(data: bytes) -> memoryview:
     """A writable copy that ends where a page begins which nobody may touch."""
     whole = -(-max(len(data), 1) // PAGE) * PAGE
@@ -104,7 +124,14 @@ class DrivenQueue:
     def __init__(self, topic: bytes, queue_id: int, make_file: Callable[[int], MappedBuffer]) -> None:
         self.tail = QueueTail(topic, queue_id, self)
         self.files: dict[int, MappedBuffer] = {}
+        self.min_offset = 0
         self._make_file = make_file
+
+    def file_at(self, queue_offset: int) -> MappedBuffer | None:
+        return self.files.get(queue_offset // UNITS_PER_FILE)
+
+    def end_below(self, log_offset: int) -> int:
+        return max(self.tail.next_offset - 1 - log_offset % 3, 0)
 
     def file_of(self, queue_offset: int) -> MappedBuffer:
         number = queue_offset // UNITS_PER_FILE
@@ -174,6 +201,7 @@ class Driver:
         self.segments: list[MappedBuffer] = []
         self.now_ms = NOW_MS
         self.new_segment()
+        self.frames = self.hot_frames()
 
     # What the kernel asks its owners for
 
@@ -187,6 +215,30 @@ class Driver:
         self.segments.append(segment)
         self.log.attach(segment)
         self.appender.attach_segment(segment, 0)
+
+    def hot_frames(self) -> HotFrames:
+        """Served are the queues of one topic; one of them is not made yet."""
+        topic = kernel_frames.TOPIC.encode()
+        for queue_id in range(kernel_frames.QUEUES):
+            self.queues[topic, queue_id] = DrivenQueue(topic, queue_id, empty_file)
+        tails = [self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)]
+        sends = SendFrames(self.appender, SEND_TEMPLATES, self.store_host.hex().encode(), b"C", 450)
+        sends.add_route(SendRoute(topic, [*tails, None], self.rng.choice((0, 2))))
+        sends.open, sends.durable, sends.body_bytes_max = True, self.rng.random() < 0.3, 4096
+        pulls = PullFrames(sends.out, self.log, lambda: self.visible_to, PULL_TEMPLATES, 450, 1 << 20)
+        pulls.open = True
+        pulls.limits = PullLimits(
+            count_max=32, bytes_max=self.rng.choice((600, 1 << 18)), disk_count_max=8, disk_bytes_max=1 << 16,
+            asked_count_max=64, asked_bytes_max=1 << 16, memory_bytes=self.rng.choice((2_000, 1 << 40)),
+        )  # fmt: skip
+        group = kernel_frames.GROUP.encode()
+        for key, codes in ((b"", None), (b"\0*", None), (b"\0TagA", frozenset((hash_text("TagA"),)))):
+            route = PullRoute(
+                group + b"\0" + topic + key, None, [*tails, None], codes, 1, (0, 1, 2, 3), lambda: self.current
+            )
+            pulls.add_route(route)
+        self.visible_to, self.current = 1 << 60, True
+        return HotFrames(sends, pulls, 1 << 20)
 
     # Random material
 
@@ -292,6 +344,31 @@ class Driver:
         args = (queue.tail, payload, extra, count, total, sys_flag, self.i64(), born_host, self.now_ms, self.i32())
         done = self._until_appended(lambda: self.appender.append_batch(*args), queue, count)
         return count, total, done, self.appender.batch_offsets
+
+    def op_frames(self) -> object:
+        """What a socket may bring; a queue that has no room gets some, a full log file is closed."""
+        hot, sends, pulls, out = self.frames, self.frames.sends, self.frames.pulls, []
+        data, at = kernel_frames.frames(self.rng), 0
+        self.visible_to = self.rng.choice((1 << 60, 1 << 60, self.appender.end, self.appender.end // 2))
+        self.now_ms += 1
+        for _ in range(8):
+            end = hot.feed(data, at, self.rng.choice(HOSTS), self.now_ms)
+            out.append((at, end, hot.cold_at, hot.stopped, sends.taken, pulls.taken))
+            at = end
+            if hot.cold_at < 0 and not hot.stopped:
+                break
+        out.append([(name, queue_id) for name, queue_id in sends.missed])
+        out.append([(key if isinstance(key, bytes) else key.key, queue_id) for key, queue_id in pulls.missed])
+        out.append([(route.count, route.size_bytes, route.times) for route in sends.grown])
+        out.append([(route.count, route.size_bytes, route.positions, route.commits) for route in pulls.served])
+        sends.missed.clear()
+        pulls.missed.clear()
+        if self.appender.position > SEGMENT_BYTES - 3_000:
+            self.appender.close_segment()
+            self.new_segment()
+        queue = self.queues[kernel_frames.TOPIC.encode(), self.rng.randrange(kernel_frames.QUEUES)]
+        queue.make_room(self.rng.choice((1, 5, UNITS_PER_FILE)))
+        return digest(sends.out.take()), digest(sends.held.take()), out
 
     def op_touched(self) -> object:
         touched = [(tail.topic, tail.queue_id) for tail in self.appender.touched]
@@ -496,6 +573,7 @@ class Driver:
         menu: list[tuple[Callable[[], object], int]] = [
             (self.op_append, 40),
             (self.op_batch, 10),
+            (self.op_frames, 25),
             (self.op_touched, 2),
             (self.op_scan, 8),
             (self.op_walk, 8),

@@ -29,7 +29,35 @@ HOT = {
     "records": ["record_size", "RecordView.parse", "next_record"],
     "queue_units": ["QueueTail.put", "tags_code_of"],
     "index_units": ["key_hash", "seconds_since", "IndexTail.put", "IndexTail.holds"],
-    "appender": ["Appender.put", "Appender.write", "Appender.merge", "Appender.touch", "has_name", "put_keys"],
+    "appender": [
+        *("Appender.put", "Appender.write", "Appender.merge", "Appender.touch", "has_name", "put_keys"),
+        *("Appender.measure", "Appender.put_batch", "Appender.host_flags"),
+    ],
+    "frame_header": [
+        *("FrameHeader.clear", "FrameHeader.add", "FrameHeader.is_named", "FrameHeader.has_text"),
+        *("FrameHeader.number", "FrameHeader.small_number", "number_at", "is_number"),
+    ],
+    "json_header": [
+        *("parse_json_header", "take_number", "is_skipped_text", "parse_fields"),
+        *("end_of_text", "end_of_escaped", "end_of_word"),
+    ],
+    "binary_header": ["parse_binary_header", "is_ascii"],
+    "answers": [
+        *("AnswerBuffer.put_piece", "AnswerBuffer.open_slot", "AnswerBuffer.close_slot", "AnswerBuffer.put_bytes"),
+        *("AnswerBuffer.put_number", "AnswerBuffer.put_hex", "AnswerBuffer.put_field", "AnswerBuffer.finish"),
+    ],
+    "send_request": ["SendRequest.read", "SendRequest.take", "letter_field", "named_field"],
+    "send_properties": [
+        *("SendProperties.load", "SendProperties.unescape", "SendProperties.edit", "SendProperties.note"),
+        *("SendProperties.has_name_before", "is_plain_batch", "is_cold_name", "is_plain_text", "is_true", "hex_digit"),
+    ],
+    "send_frames": [
+        *("SendFrames.take", "SendFrames.store_one", "SendFrames.store_batch", "SendFrames.answer"),
+        *("SendFrames.note", "SendFrames.put_ids"),
+    ],
+    "pull_request": ["PullRequest.read", "PullRequest.take", "pull_field"],
+    "pull_frames": ["PullFrames.set_limits", "PullFrames.answer"],
+    "hot_frames": ["HotFrames.take"],
     "reader": ["QueueRead.is_full", "is_of_queue"],
     "record_columns": [
         "TextColumn.put",
@@ -77,6 +105,10 @@ ALLOWED = [
     ),
     Allowed(r"^queue: QueueTail = None|queue = self\.queue_of\(p\)", 2, "references"),
     Allowed(r"^return (index|None)$", 2, "references"),
+    Allowed(r"^\w+: [A-Z]\w+ = self\.\w+( if .* else self\.\w+)?$|^self\.note\(self\._last\)", 2, "references"),
+    Allowed(r"self\._(cluster|host_hex), 0, ", 12, "a bytes field is checked for None, then it is a pointer"),
+    Allowed(r"^out\.begin\(self\._templates\[which\], ", 12, "one of four templates, once per answer"),
+    Allowed(r"^self\.grown\.append\(route\)", 8, "a list of routes, once per route and read"),
     Allowed(r"^(view|spans|buffer): \w+ = self\.", 1, "a reference, once per row"),
 ]
 

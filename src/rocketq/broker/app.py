@@ -20,7 +20,8 @@ from rocketq.broker.filter_keeper import FilterKeeper
 from rocketq.broker.free_port import VIP_STEP, pick_port
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.handlers import membership
-from rocketq.broker.hot_feed import HotFeed
+from rocketq.broker.hot_feed import HotFeed, HotPorts
+from rocketq.broker.hot_routes import Routes
 from rocketq.broker.long_polling import RECHECK_MS, LongPolling
 from rocketq.broker.producer_groups import ProducerGroups
 from rocketq.broker.queue_locks import QueueLocks
@@ -212,7 +213,8 @@ class Broker:
             self._servers.append(server)
 
     def _feed_of(self, parts: wiring.Parts, dispatcher: Dispatcher) -> HotFeed:
-        feed = HotFeed(parts.settings, parts.topics, parts.store, parts.figures, parts.clock, dispatcher)
+        routes = Routes(parts.settings, parts.topics, parts.groups, parts.consumers, parts.store)
+        feed = HotFeed(HotPorts(routes, parts.offsets, parts.positions, parts.figures, parts.clock), dispatcher)
         self.feeds.append(feed)
         return feed
 

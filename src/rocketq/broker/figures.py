@@ -24,18 +24,21 @@ class Figures:
             self._sampled_ms = now_ms
             self.meters.sample(now_ms)
 
-    def stored(self, topic: str, count: int, size_bytes: int, took_ms: int) -> None:
+    def stored(self, topic: str, count: int, size_bytes: int, took_ms: int, times: int = 1) -> None:
+        """So many messages, by so many sends."""
         self.traffic.put(count, size_bytes, took_ms)
-        self.meters.add(Statistic.TOPIC_PUT_COUNT, topic, count)
-        self.meters.add(Statistic.TOPIC_PUT_BYTES, topic, size_bytes)
-        self.meters.add(Statistic.BROKER_PUT_COUNT, self._cluster, count)
+        self.meters.add(Statistic.TOPIC_PUT_COUNT, topic, count, times)
+        self.meters.add(Statistic.TOPIC_PUT_BYTES, topic, size_bytes, times)
+        self.meters.add(Statistic.BROKER_PUT_COUNT, self._cluster, count, times)
 
-    def pulled(self, topic: str, group: str, count: int, size_bytes: int, took_ms: int) -> None:
-        self.traffic.got(count, took_ms)
+    def pulled(self, topic: str, group: str, count: int, size_bytes: int, took_ms: int, times: int = 1) -> None:
+        """So many messages, by so many pulls."""
+        self.traffic.got(count, took_ms, times)
         if count:
-            self.meters.add(Statistic.GROUP_GET_COUNT, group_key(topic, group), count)
-            self.meters.add(Statistic.GROUP_GET_BYTES, group_key(topic, group), size_bytes)
-            self.meters.add(Statistic.BROKER_GET_COUNT, self._cluster, count)
+            key = group_key(topic, group)
+            self.meters.add(Statistic.GROUP_GET_COUNT, key, count, times)
+            self.meters.add(Statistic.GROUP_GET_BYTES, key, size_bytes, times)
+            self.meters.add(Statistic.BROKER_GET_COUNT, self._cluster, count, times)
 
     def get_tps(self, topic: str, group: str) -> float:
         return self.meters.tps(Statistic.GROUP_GET_COUNT, group_key(topic, group))

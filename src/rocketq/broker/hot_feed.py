@@ -1,175 +1,261 @@
-"""The feed of a broker's ports: plain sends are stored and answered by the kernel, the rest goes to the handlers."""
+"""The feed of a broker's ports: sends and pulls that are plain are served by the kernel, the rest by the handlers."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.figures import Figures
-from rocketq.broker.settings import Settings
-from rocketq.broker.topic_table import TopicTable
-from rocketq.kernel.send_frames import SendFrames, SendRoute
-from rocketq.model import Host, SysFlag
+from rocketq.broker.hot_answers import AnswerGate
+from rocketq.broker.hot_routes import Routes
+from rocketq.broker.hot_templates import pull_templates, send_templates
+from rocketq.errors import RemoteProtocolError
+from rocketq.kernel.hot_frames import HotFrames
+from rocketq.kernel.pull_frames import PullFrames, PullLimits, PullRoute
+from rocketq.kernel.send_frames import SendFrames
+from rocketq.model import Host
+from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.flags import Perm, TopicFilterType
-from rocketq.protocol.frame import FRAME_BYTES_MAX, FrameDecoder, encode_command
-from rocketq.protocol.headers.send import SendResponse
-from rocketq.protocol.names import SCHEDULE_TOPIC
+from rocketq.protocol.flags import Perm
+from rocketq.protocol.frame import FRAME_BYTES_MAX, FrameDecoder
 from rocketq.protocol.versions import V5_0_0
-from rocketq.remoting import Connection, Dispatcher, Reply
+from rocketq.remoting import Connection, Dispatcher
 from rocketq.runtime.clock import Clock
-from rocketq.store import FlushType, Store
+from rocketq.store import AppendResult, AppendStatus, FlushType
 
 REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames are the decoder's, so that they are copied once
-_SYSTEM_PREFIXES: Final = ("%", "RMQ_SYS_", "rmq_sys_")
-_MARKS: Final = ("@ID@", 111_111, 222_222, "@TX@", 333_333)
+_HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
 
 
 @dataclass(slots=True)
 class _State:
-    """What a connection's feed remembers between reads."""
+    """What a connection's feed remembers between reads: bytes it has not looked at, from `at` on."""
 
     decoder: FrameDecoder
     born_host: bytes
-    rest: bytes = b""
+    data: bytes = b""
+    at: int = 0
+
+    def take(self, more: bytes) -> bytes:
+        """All that was not looked at yet."""
+        rest, self.data, self.at = self.data[self.at :] + more, b"", 0
+        return rest
+
+    @property
+    def rest_bytes(self) -> int:
+        return len(self.data) - self.at
+
+
+@dataclass(frozen=True, slots=True)
+class HotPorts:
+    routes: Routes
+    offsets: OffsetTable
+    positions: PullPositions
+    figures: Figures
+    clock: Clock
 
 
 class HotFeed:
-    """Counts and announces what the kernel stored, and keeps its routes in step with the topics."""
+    """Decides when the kernel may serve, counts and announces what it did, and keeps its routes in step."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        topics: TopicTable,
-        store: Store,
-        figures: Figures,
-        clock: Clock,
-        dispatcher: Dispatcher,
-    ) -> None:
-        self._settings = settings
-        self._topics = topics
-        self._store = store
-        self._figures = figures
-        self._clock = clock
+    def __init__(self, ports: HotPorts, dispatcher: Dispatcher) -> None:
+        self._ports = ports
+        self._routes = ports.routes
+        self._store = ports.routes.store
         self._dispatcher = dispatcher
-        self._version: object = None
-        self._frames: SendFrames | None = None
+        self._serves_pulls = RequestCode.PULL_MESSAGE in dispatcher.codes
+        self._gate = AnswerGate(self._store, ports.clock, dispatcher)
+        self._frames = self._make_frames()
+        self._topics_version: object = None
+        self._queues_removed = 0
+        self._configs: tuple[object, object] = (None, None)
 
     @property
     def taken(self) -> int:
         """How many messages the kernel has stored by itself."""
-        return 0 if self._frames is None else int(self._frames.taken)
+        return int(self._frames.sends.taken)
+
+    @property
+    def pulls_taken(self) -> int:
+        """How many pulls the kernel has answered by itself."""
+        return int(self._frames.pulls.taken)
 
     def __call__(self, connection: Connection, data: bytes) -> tuple[bytes, Sequence[Command]]:
-        state = connection.feed_state
+        state: _State | None = connection.feed_state
         if state is None:
             state = connection.feed_state = _begin(connection)
-        if not self._is_open() or state.decoder.pending_bytes:
-            out, commands = b"", self._decode(connection, state, state.rest + data)
-            state.rest = b""
+        if state.decoder.failure is not None:
+            raise state.decoder.failure
+        out, commands = b"", list[Command]()
+        if connection.writes_paused:
+            state.data = state.take(data)
+            connection.feed_waits = True
+        elif state.decoder.pending_bytes or not self._open(connection):
+            commands = self._decode(connection, state, state.take(data))
         else:
-            out, commands = self._feed(connection, state, state.rest + data if state.rest else data)
-        unfinished = len(state.rest) + state.decoder.pending_bytes
+            if data:
+                state.data, state.at = state.take(data), 0
+            out, commands = self._feed(connection, state)
+        unfinished = state.rest_bytes + state.decoder.pending_bytes
         if unfinished != connection.unfinished_bytes:
             connection.hold(unfinished)
         return out, commands
 
-    def _is_open(self) -> bool:
-        """Whether a plain send may be stored without asking anybody."""
-        config = self._settings.config
-        return bool(
-            config.perm & Perm.WRITE
-            and not self._dispatcher.guards
-            and not self._dispatcher.hooks
-            and self._store.refusal is None
-            and self._store.config.flush_type is FlushType.ASYNC_FLUSH
-            and not self._store.config.store_host.is_ipv6
-            and self._clock.now_ms() >= config.accept_sends_from_ms
+    def _open(self, connection: Connection) -> bool:
+        """Whether anything may be served without asking anybody; what, the kernel is told."""
+        frames, dispatcher, store = self._frames, self._dispatcher, self._store
+        if dispatcher.guards or dispatcher.hooks or connection.is_draining or store.health.closed is not None:
+            return False
+        config = self._routes.settings.config
+        frames.pulls.open = self._serves_pulls and bool(config.perm & Perm.READ) and not config.cold_flow_control
+        frames.sends.open = (
+            bool(config.perm & Perm.WRITE and config.cluster)
+            and store.refusal is None
+            and self._ports.clock.now_ms() >= config.accept_sends_from_ms
         )
+        frames.sends.held_max = dispatcher.room
+        return frames.sends.open or frames.pulls.open
 
-    def _feed(self, connection: Connection, state: _State, data: bytes) -> tuple[bytes, list[Command]]:
-        frames, writer = self._current_frames(), self._store.writer
-        with writer.lock:
-            before = frames.appender.records
-            consumed = frames.feed(data, state.born_host, self._clock.now_ms())
-            if frames.appender.records != before:
-                writer.stored_by_kernel()
-        out: bytes = frames.take_answers()
-        commands = [each for low, high in frames.cold for each in self._decode(connection, state, data[low:high])]
-        state.rest = data[consumed:]
-        if len(state.rest) > REST_BYTES_MAX or 4 <= len(state.rest) < 8:  # the kernel wants 8 to look at a length
-            commands += self._decode(connection, state, state.rest)
-            state.rest = b""
-        self._settle(frames)
+    def _feed(self, connection: Connection, state: _State) -> tuple[bytes, list[Command]]:
+        out, held, held_count, log_end = self._run(state)
+        frames, commands = self._frames, list[Command]()
+        if frames.cold_at >= 0:
+            commands = self._decode(connection, state, state.data[frames.cold_at : state.at])
+        connection.feed_waits = state.rest_bytes > 0 and (frames.stopped or frames.cold_at >= 0)
+        if not connection.feed_waits:
+            state.data = state.take(b"")  # of a read that is done with, nothing is kept but an unfinished frame
+            if len(state.data) > REST_BYTES_MAX:
+                commands += self._decode(connection, state, state.take(b""))
+        if held_count:
+            self._gate.hold(connection, held, held_count, log_end)
         return out, commands
 
-    def _settle(self, frames: SendFrames) -> None:
-        for route in frames.routes():
-            if route.count:
-                self._figures.stored(route.topic.decode(), route.count, route.size_bytes, 0)
-                route.count = route.size_bytes = 0
-        for topic in dict.fromkeys(frames.missed):
-            self._add_route(frames, topic)
-        self._store.announcer.announce()
+    def _run(self, state: _State) -> tuple[bytes, bytes, int, int]:
+        """One call of the kernel: answers, answers that wait and how many those are, and the log's end."""
+        writer = self._store.writer
+        with writer.lock:
+            frames = self._current_frames()
+            before = frames.sends.appender.records
+            try:
+                state.at = frames.feed(state.data, state.at, state.born_host, self._ports.clock.now_ms())
+            finally:  # whatever happens, nobody else may get these answers
+                out, (held, held_count) = frames.sends.out.take(), frames.sends.take_held()
+                stored = frames.sends.appender.records > before
+                if stored:
+                    writer.stored_by_kernel()
+            log_end = self._store.log_end
+        self._settle(frames, stored)
+        return out, held, held_count, log_end
 
     def _decode(self, connection: Connection, state: _State, data: bytes) -> list[Command]:
-        commands = state.decoder.feed(data)
+        """What was answered before bytes that are no frame is sent before the connection ends; nothing after them is
+        looked at."""
+        commands: list[Command] = []
+        with contextlib.suppress(RemoteProtocolError):
+            commands = state.decoder.feed(data)
         if state.decoder.failure is not None:
+            state.take(b"")
             connection.finish(str(state.decoder.failure))
-        return list(commands)
+        return commands
 
-    # Routes
+    # What the kernel did
 
-    def _current_frames(self) -> SendFrames:
-        config, version = self._settings.config, self._topics.data_version
-        if self._frames is None:
-            pieces = _answer_pieces(self._store.config.store_host, config.region, config.trace_on)
-            limit = self._store.config.message_bytes_max
-            self._frames = SendFrames(
-                self._store.log.appender, pieces, config.cluster.encode(), limit, FRAME_BYTES_MAX - 4, V5_0_0
-            )
-        if version is not self._version:
-            self._version = version
-            self._frames.clear_routes()
-        return self._frames
+    def _settle(self, frames: HotFrames, stored: bool) -> None:
+        for route in frames.sends.grown:
+            self._ports.figures.stored(route.topic.decode(), route.count, route.size_bytes, 0, route.times)
+            route.count = route.size_bytes = route.times = 0
+            route.noted = False
+        frames.sends.grown.clear()
+        for route in frames.pulls.served:
+            self._settle_pulls(route)
+        frames.pulls.served.clear()
+        if frames.sends.missed or frames.pulls.missed:
+            self._find_routes(frames)
+        if stored:
+            self._store.flusher.settle(AppendResult(AppendStatus.OK), wait=False)
 
-    def _add_route(self, frames: SendFrames, name: bytes) -> None:
-        """A route for a topic there is; its queues that were never written to are left to the handlers."""
-        topic = self._topics.get(name.decode("utf-8", "replace"))
-        if topic is None or topic.topic == SCHEDULE_TOPIC or topic.topic.startswith(_SYSTEM_PREFIXES):
-            return
-        count = max(topic.write_queue_count, topic.read_queue_count)
-        queues = [self._store.queues.get(topic.topic, number) for number in range(count)]
-        sys_flag = SysFlag.MULTI_TAGS if topic.filter_type is TopicFilterType.MULTI_TAG else 0
-        frames.add_route(SendRoute(name, [queue and queue.tail for queue in queues], sys_flag))
+    def _settle_pulls(self, route: PullRoute) -> None:
+        ports, wanted = self._ports, route.owner
+        ports.figures.pulled(wanted.topic, wanted.group, route.count, route.size_bytes, 0, route.times)
+        for queue_id, offset in route.positions.items():
+            ports.positions.put(wanted.group, wanted.topic, queue_id, offset)
+        for queue_id, offset in route.commits.items():
+            ports.offsets.commit(wanted.group, wanted.topic, queue_id, offset)
+        route.positions.clear()
+        route.commits.clear()
+        route.count = route.size_bytes = route.times = 0
+        route.noted = False
+
+    def _find_routes(self, frames: HotFrames) -> None:
+        """For what had none, from the next time on."""
+        sends, pulls, routes = frames.sends, frames.pulls, self._routes
+        for topic, queue_id in dict.fromkeys(sends.missed):
+            known = sends.route_of(topic)
+            if known is not None and queue_id >= 0:
+                known.queues[queue_id] = routes.tail(topic.decode(), queue_id)
+            elif known is None and (fresh := routes.for_sends(topic)) is not None:
+                sends.add_route(fresh)
+        for key, queue_id in dict.fromkeys(pulls.missed):
+            if queue_id >= 0:
+                key.queues[queue_id] = routes.tail(key.owner.topic, queue_id)
+            elif (route := routes.for_pulls(key)) is not None:
+                pulls.add_route(route)
+        sends.missed.clear()
+        pulls.missed.clear()
+
+    # What the kernel is told
+
+    def _make_frames(self) -> HotFrames:
+        store, config = self._store, self._routes.settings.config
+        host_hex = store.config.store_host.packed().hex().upper().encode()
+        sends = SendFrames(store.log.appender, None, host_hex, config.cluster.encode(), V5_0_0)
+        pulls = PullFrames(
+            sends.out,
+            store.log.map,
+            lambda: store.visible_to,
+            pull_templates(),
+            V5_0_0,
+            FRAME_BYTES_MAX - _HEAD_BYTES_MAX,
+        )
+        return HotFrames(sends, pulls, FRAME_BYTES_MAX)
+
+    def _current_frames(self) -> HotFrames:
+        """The kernel's part, with nothing in it that has changed since."""
+        frames, version, removed = self._frames, self._routes.topics.data_version, self._store.queues.removed_count
+        if version is not self._topics_version or removed != self._queues_removed:
+            self._topics_version, self._queues_removed = version, removed
+            frames.sends.clear_routes()
+            frames.pulls.clear_routes()
+        if self._configs[0] is not self._routes.settings.config or self._configs[1] is not self._store.config:
+            self._configure()
+        if self._store.health.closed is not None:  # by another thread, while this one waited for the lock
+            frames.sends.open = frames.pulls.open = False
+        frames.pulls.gone_until = self._store.log_start
+        return frames
+
+    def _configure(self) -> None:
+        """Settings of the broker or its store are others than before."""
+        frames, config, store = self._frames, self._routes.settings.config, self._store.config
+        self._configs = (config, store)
+        frames.sends.set_templates(send_templates(config.region, config.trace_on))
+        frames.sends.durable = store.flush_type is FlushType.SYNC_FLUSH
+        frames.sends.indexed = store.index_enabled
+        frames.sends.body_bytes_max = store.message_bytes_max
+        frames.pulls.limits = PullLimits(
+            count_max=store.memory_read_count_max,
+            bytes_max=store.memory_read_bytes_max,
+            disk_count_max=store.disk_read_count_max,
+            disk_bytes_max=store.disk_read_bytes_max,
+            asked_count_max=config.pull_count_max,
+            asked_bytes_max=config.pull_bytes_max,
+            memory_bytes=self._store.queries.memory_bytes,
+            check_crc=store.check_crc_on_read,
+        )
 
 
 def _begin(connection: Connection) -> _State:
     host = Host.of(connection.peer_host, connection.peer_port)
     return _State(FrameDecoder(connection.limits.frame_bytes_max), host.packed())
-
-
-def _answer_pieces(store_host: Host, region: str, trace_on: bool) -> tuple[bytes, ...]:
-    """The texts of an answer between its numbers, taken from answers as the handlers write them."""
-    plain, full = (_sample(transaction, region, trace_on) for transaction in (None, "@TX@"))
-    before_id, rest = plain.split(b"@ID@")
-    before_queue, rest = rest.split(b"111111")
-    before_offset, rest = rest.split(b"222222")
-    before_opaque, tail = rest.split(b"333333")
-    before_transaction = full.split(b"222222")[1].split(b"@TX@")[0]
-    host_hex = store_host.packed().hex().upper().encode()
-    return host_hex, before_id, before_queue, before_offset, before_transaction, before_opaque, tail
-
-
-def _sample(transaction: str | None, region: str, trace_on: bool) -> bytes:
-    header = SendResponse(
-        message_id="@ID@",
-        queue_id=111_111,
-        queue_offset=222_222,
-        transaction_id=transaction,
-        region=region,
-        trace_on=trace_on,
-    )
-    request = Command(code=310, opaque=333_333)
-    return encode_command(Reply(0, None, header=header).to_command(request))[8:]

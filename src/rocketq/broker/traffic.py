@@ -50,13 +50,13 @@ class Traffic:
     def put_failed(self) -> None:
         self.now.put_failed += 1
 
-    def got(self, count: int, took_ms: int) -> None:
-        """A pull was answered with so many messages."""
+    def got(self, count: int, took_ms: int, times: int = 1) -> None:
+        """A pull, or so many, were answered with so many messages."""
         if count:
-            self.now.found += 1
+            self.now.found += times
             self.now.transferred += count
         else:
-            self.now.missed += 1
+            self.now.missed += times
         self.get_ms_max = max(self.get_ms_max, took_ms)
 
     def sample(self, now_ms: int) -> None:

@@ -28,8 +28,19 @@ cdef class Appender:
     cdef PropertySpans _spans
     cdef object _scratch
     cdef unsigned char* _scratch_p
-    cdef readonly long long log_offset, queue_offset, store_ms, records
+    cdef readonly long long log_offset, queue_offset, store_ms, records, last_offset
     cdef readonly int size, batch_count
+    cdef readonly Py_ssize_t measured_bytes, measured_to
+    cdef int host_flags(self, Py_ssize_t born_host_len) noexcept
+    cdef Py_ssize_t measure(
+        self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, Py_ssize_t topic_len, const unsigned char* extra,
+        Py_ssize_t extra_len, int sys_flag, Py_ssize_t body_max,
+    ) noexcept
+    cdef int put_batch(
+        self, QueueTail queue, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, const unsigned char* extra,
+        Py_ssize_t extra_len, Py_ssize_t count, Py_ssize_t total, int sys_flag, long long born_ms, bytes born_host,
+        long long store_ms, int reconsume_times,
+    ) except -100
     cdef int put(
         self, QueueTail queue, const unsigned char* body, Py_ssize_t body_at, Py_ssize_t body_len,
         const unsigned char* properties, Py_ssize_t properties_at, Py_ssize_t properties_len,

@@ -40,7 +40,7 @@ class Appender:
     """The writing end of the commit log. Not for two threads at once: its owner holds a lock.
 
     After an append `log_offset`, `queue_offset` and `size` tell where the (first) record went, `batch_count` how many
-    there are and `batch_offsets` where each of a batch went.
+    there are and `batch_offsets` where each of a batch went; `last_offset` is where the last record lies.
     `touched` collects the queues that grew, until their owner has told everyone who waits for them.
     """
 
@@ -56,6 +56,8 @@ class Appender:
         self.touched = []
         self.records = 0
         self.batch_offsets = []
+        self.measured_bytes = self.measured_to = 0
+        self.last_offset = -1
         self._scratch = bytearray(2 * PROPERTIES_BYTES_MAX + 2)
         view: cython.uchar[::1]
         if cython.compiled:
@@ -158,7 +160,7 @@ class Appender:
             return NO_QUEUE_ROOM
         if queued and queue.next_offset >= queue.file_end:
             queue.owner.attach_file()
-        self.log_offset = self.base + self.position
+        self.log_offset = self.last_offset = self.base + self.position
         self.queue_offset = queue.next_offset
         self.size = size
         self.store_ms = store_ms
@@ -248,6 +250,10 @@ class Appender:
             queue.touched = True
             self.touched.append(queue)
 
+    def host_flags(self, born_host_len):
+        """The bits of a sysFlag that say which hosts have 16 bytes."""
+        return (0x10 if born_host_len == 20 else 0) | (0x20 if len(self._store_host) == 20 else 0)
+
     def measure_batch(
         self,
         payload: bytes,
@@ -257,36 +263,42 @@ class Appender:
         body_max: cython.Py_ssize_t,
     ):
         """(messages, bytes of their records), or (BATCH_MALFORMED | BATCH_ITEM_TOO_LARGE, position)."""
-        p: cython.p_uchar = payload
-        at: cython.Py_ssize_t = 0
-        end: cython.Py_ssize_t = len(payload)
+        count: cython.Py_ssize_t
+        count = self.measure(payload, 0, len(payload), topic_len, extra, len(extra), sys_flag, body_max)
+        return count, self.measured_bytes if count >= 0 else self.measured_to
+
+    def measure(self, p, at, end, topic_len, extra, extra_len, sys_flag, body_max):
+        """How many messages a batch holds; `measured_bytes` tells what their records take. Negative when it is not
+        sound, and then `measured_to` tells where not."""
         total: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = 0
         inner: cython.Py_ssize_t
         body_len: cython.Py_ssize_t
         properties_len: cython.Py_ssize_t
         while at < end:
+            self.measured_to = at
             if end - at < 22:
-                return BATCH_MALFORMED, at
+                return BATCH_MALFORMED
             inner = load_i32(p, at)
             body_len = load_i32(p, at + 16)
             if inner < 22 or inner > end - at or body_len < 0 or body_len > inner - 22:
-                return BATCH_MALFORMED, at
+                return BATCH_MALFORMED
             properties_len = load_i16(p, at + 20 + body_len)
             if properties_len < 0 or 22 + body_len + properties_len != inner:
-                return BATCH_MALFORMED, at
+                return BATCH_MALFORMED
             if find_byte(p, at + 22 + body_len, at + inner, 0) < at + inner:
-                return BATCH_MALFORMED, at
+                return BATCH_MALFORMED
             if body_len > body_max:
-                return BATCH_ITEM_TOO_LARGE, at
-            if extra:
-                properties_len = self.merge(p, at + 22 + body_len, properties_len, extra, len(extra))
+                return BATCH_ITEM_TOO_LARGE
+            if extra_len > 0:
+                properties_len = self.merge(p, at + 22 + body_len, properties_len, extra, extra_len)
             if properties_len > 32767:
-                return BATCH_ITEM_TOO_LARGE, at
+                return BATCH_ITEM_TOO_LARGE
             total += record_size(body_len, topic_len, properties_len, sys_flag)
             count += 1
             at += inner
-        return count, total
+        self.measured_bytes = total
+        return count
 
     def append_batch(
         self,
@@ -303,15 +315,56 @@ class Appender:
     ):
         """Append a batch that measure_batch() has passed, whole into one file; `extra` properties go where the inner
         message has none of that name."""
-        p: cython.p_uchar = payload
-        at: cython.Py_ssize_t = 0
-        end: cython.Py_ssize_t = len(payload)
+        state: cython.int
+        at: cython.Py_ssize_t
+        step: cython.Py_ssize_t
+        state = self.put_batch(
+            queue,
+            payload,
+            0,
+            len(payload),
+            extra,
+            len(extra),
+            count,
+            total,
+            sys_flag,
+            born_ms,
+            born_host,
+            store_ms,
+            reconsume_times,
+        )
+        if state == APPENDED:
+            at = self.log_offset - self.base
+            offsets = []
+            for step in range(count):
+                offsets.append(self.base + at)
+                at += load_i32(self.p, at)
+            self.batch_offsets = offsets
+        return state
+
+    def put_batch(
+        self,
+        queue,
+        p,
+        at,
+        end,
+        extra,
+        extra_len,
+        count,
+        total,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        reconsume_times,
+    ):
         body_len: cython.Py_ssize_t
         properties_len: cython.Py_ssize_t
+        properties_at: cython.Py_ssize_t
+        properties: cython.pointer[cython.const[cython.uchar]]
         first_log: cython.longlong = self.end
         first_queue: cython.longlong = queue.next_offset
         result: cython.int
-        offsets: list = []
         if total + 8 > self.segment.size - self.position:
             return SEGMENT_FULL
         if queue.next_offset + count > queue.room_end:
@@ -319,46 +372,31 @@ class Appender:
         while at < end:
             body_len = load_i32(p, at + 16)
             properties_len = load_i16(p, at + 20 + body_len)
-            if extra:
-                properties_len = self.merge(p, at + 22 + body_len, properties_len, extra, len(extra))
-                result = self.put(
-                    queue,
-                    p,
-                    at + 20,
-                    body_len,
-                    self._scratch_p,
-                    0,
-                    properties_len,
-                    load_i32(p, at + 12),
-                    sys_flag,
-                    born_ms,
-                    born_host,
-                    store_ms,
-                    reconsume_times,
-                    0,
-                )
-            else:
-                result = self.put(
-                    queue,
-                    p,
-                    at + 20,
-                    body_len,
-                    p,
-                    at + 22 + body_len,
-                    properties_len,
-                    load_i32(p, at + 12),
-                    sys_flag,
-                    born_ms,
-                    born_host,
-                    store_ms,
-                    reconsume_times,
-                    0,
-                )
+            properties_at = at + 22 + body_len
+            properties = p
+            if extra_len > 0:
+                properties_len = self.merge(p, properties_at, properties_len, extra, extra_len)
+                properties_at = 0
+                properties = self._scratch_p
+            result = self.put(
+                queue,
+                p,
+                at + 20,
+                body_len,
+                properties,
+                properties_at,
+                properties_len,
+                load_i32(p, at + 12),
+                sys_flag,
+                born_ms,
+                born_host,
+                store_ms,
+                reconsume_times,
+                0,
+            )
             if result != APPENDED:
                 raise RuntimeError(f"a measured batch did not fit: {result}")
-            offsets.append(self.log_offset)
             at += load_i32(p, at)
-        self.batch_offsets = offsets
         self.log_offset = first_log
         self.queue_offset = first_queue
         self.size = total

@@ -26,10 +26,15 @@ cdef class QueueRead:
     cdef readonly int status, found, bad, bad_units, filtered
     cdef readonly long long scanned, need_log_offset, last_log_offset, bad_log_offset, missing_log_offset
     cdef readonly object records
-    cdef Py_ssize_t _total
+    cdef readonly Py_ssize_t size_bytes
     cdef list _segments
     cdef long long _taken_offset[4096]
     cdef int _taken_size[4096]
     cdef void reset(self)
     cdef bint is_full(self, ReadLimits limits, long long log_offset, int size) noexcept
+    cdef int walk(
+        self, LogMap log, QueueTail queue, MappedBuffer units, Py_ssize_t first, Py_ssize_t stop, ReadLimits limits,
+        long long gone_until, object tag_codes, object unit_filter, object record_filter, RecordView view, bint check_crc,
+    ) except -100
     cdef void gather(self)
+    cdef void copy_to(self, unsigned char* target, Py_ssize_t at)

@@ -7,7 +7,7 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.filter_program import TRUE, FilterProgram
-    from rocketq.kernel.primitives import equal_bytes, load_i32, load_i64
+    from rocketq.kernel.primitives import copy_bytes, equal_bytes, load_i32, load_i64
     from rocketq.kernel.queue_units import QueueTail
     from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
 
@@ -100,7 +100,7 @@ class QueueRead:
         self.found = self.bad = self.bad_units = self.filtered = 0
         self.scanned = 0
         self.need_log_offset = self.last_log_offset = self.bad_log_offset = self.missing_log_offset = -1
-        self._total = 0
+        self.size_bytes = 0
         self._segments = []
         self.records = b""
 
@@ -119,7 +119,33 @@ class QueueRead:
         view: RecordView,
         check_crc: cython.bint,
     ):
-        """Walk units [first, stop) of a queue file and take what matches; NEED_SEGMENT when a mapping is missing.
+        """walk(), and the records it takes copied into one bytes object."""
+        state: cython.int
+        if first < 0 or stop * 20 > units.size:
+            raise IndexError(f"units {first}..{stop} of a file of {units.size // 20}")
+        state = self.walk(
+            log, queue, units, first, stop, limits, gone_until, tag_codes, unit_filter, record_filter, view, check_crc
+        )
+        if state == READ_DONE:
+            self.gather()
+        return state
+
+    def walk(
+        self,
+        log,
+        queue,
+        units,
+        first,
+        stop,
+        limits,
+        gone_until,
+        tag_codes,
+        unit_filter,
+        record_filter,
+        view,
+        check_crc,
+    ):
+        """Walk units [first, stop) of a queue file and note what matches; NEED_SEGMENT when a mapping is missing.
 
         Records below `gone_until` were deleted. `tag_codes` is a set of tag hashes (or None for all); `unit_filter`
         and `record_filter` are calls (or None) for what a hash cannot say; a `record_filter` that is a program runs
@@ -134,8 +160,6 @@ class QueueRead:
         segment: MappedBuffer
         program: FilterProgram = record_filter if isinstance(record_filter, FilterProgram) else None
         self.reset()
-        if first < 0 or stop * 20 > units.size:
-            raise IndexError(f"units {first}..{stop} of a file of {units.size // 20}")
         for index in range(first, stop):
             if self.scanned >= limits.scan_max:
                 break
@@ -184,8 +208,7 @@ class QueueRead:
             self._taken_size[self.found] = size
             self._segments.append(segment)
             self.found += 1
-            self._total += size
-        self.gather()
+            self.size_bytes += size
         return READ_DONE
 
     def is_full(self, limits, log_offset, size):
@@ -194,30 +217,30 @@ class QueueRead:
         if self.found >= limits.count_max:
             return True
         if limits.log_end - log_offset > limits.memory_bytes:
-            return self._total + size > limits.disk_bytes_max or self.found >= limits.disk_count_max
-        return self._total + size > limits.bytes_max
+            return self.size_bytes + size > limits.disk_bytes_max or self.found >= limits.disk_count_max
+        return self.size_bytes + size > limits.bytes_max
 
     def gather(self):
-        """Copy the taken records into one bytes object. A filter may have let others run: their segments are held."""
-        index: cython.int
-        at: cython.Py_ssize_t = 0
-        segment: MappedBuffer
+        """Copy the taken records into one bytes object."""
         target: cython.p_uchar
         if cython.compiled:
-            out = PyBytes_FromStringAndSize(cython.NULL, self._total)
+            out = PyBytes_FromStringAndSize(cython.NULL, self.size_bytes)
             target = out
-            for index in range(self.found):
-                segment = self._segments[index]
-                copy_bytes(target, at, segment.p, self._taken_offset[index] - segment.base, self._taken_size[index])
-                at += self._taken_size[index]
+            self.copy_to(target, 0)
             self.records = out
         else:
-            pieces = []
-            for index in range(self.found):
-                segment = self._segments[index]
-                at = self._taken_offset[index] - segment.base
-                pieces.append(segment.p[at : at + self._taken_size[index]])
-            self.records = b"".join(pieces)
+            out = bytearray(self.size_bytes)
+            self.copy_to(memoryview(out), 0)
+            self.records = bytes(out)
+
+    def copy_to(self, target, at):
+        """Copy the taken records, `size_bytes` of them. A filter may have let others run: their segments are held."""
+        index: cython.int
+        segment: MappedBuffer
+        for index in range(self.found):
+            segment = self._segments[index]
+            copy_bytes(target, at, segment.p, self._taken_offset[index] - segment.base, self._taken_size[index])
+            at += self._taken_size[index]
 
 
 def is_of_queue(p, view, queue, queue_offset):

@@ -76,6 +76,8 @@ class Connection(asyncio.Protocol):
         self.version = 0
         self.client_id: str | None = None
         self.feed_state: Any = None
+        self.feed_waits = False
+        """The feed has kept frames to itself: it is called again once what it gave before is handled and written."""
         self.unfinished_bytes = 0
 
     # facts
@@ -91,6 +93,11 @@ class Connection(asyncio.Protocol):
     @property
     def is_encrypted(self) -> bool:
         return self._tls is not None
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server is about to stop and takes no requests any more."""
+        return self._endpoint.draining
 
     @property
     def writes_paused(self) -> bool:
@@ -214,8 +221,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._active_s = self._loop.time()
+        self._guarded(self._receive, data)
+
+    def _guarded(self, receive: Callable[[bytes], None], data: bytes) -> None:
         try:
-            self._receive(data)
+            receive(data)
         except RemoteProtocolError as error:
             self.close(str(error))
         except (ssl.SSLError, RocketQError) as error:
@@ -251,6 +261,8 @@ class Connection(asyncio.Protocol):
         self._wake_writers()
         while self._backlog and not self._writes_paused:
             self._handle(self._backlog.popleft())
+        if self.feed_waits and not self._writes_paused:
+            self._guarded(self._receive_plain, b"")
         if self._endpoint.holds_back and not self._writes_paused and not self.is_closed and self._transport is not None:
             self._transport.resume_reading()
 
@@ -283,20 +295,35 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def _receive_plain(self, data: bytes) -> None:
+        self.feed_waits = False
         out, commands = self._feed(self, data)
-        if out:
-            self.write(out)
-        if commands:
-            self._take(commands)
-
-    def _take(self, commands: Sequence[Command]) -> None:
-        """Handle the commands of one read; what is answered at once goes out in one write."""
-        self._gathered = [] if len(commands) > 1 else None
-        try:
+        if not self.feed_waits and (not commands or (len(commands) == 1 and not out)):
+            if out:
+                self.write(out)
             self._take_each(commands)
+        else:
+            self._take(out, commands)
+
+    def _take(self, out: bytes, commands: Sequence[Command]) -> None:
+        """Handle what a read brought, in its order; what is answered at once goes out in one write."""
+        self._gathered = []
+        try:
+            self._take_turns(out, commands)
         finally:
             self._write_gathered()
             self._gathered = None
+
+    def _take_turns(self, out: bytes, commands: Sequence[Command]) -> None:
+        while True:
+            if out:
+                self.write(out)
+            self._take_each(commands)
+            if not self.feed_waits or self.is_closed:
+                return
+            if self._endpoint.holds_back and (self._writes_paused or self._backlog):
+                return
+            self.feed_waits = False
+            out, commands = self._feed(self, b"")
 
     def _take_each(self, commands: Sequence[Command]) -> None:
         holds_back = self._endpoint.holds_back

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocketq.errors import ProtocolError, RocketQError
@@ -75,7 +75,9 @@ class Dispatcher:
     def __init__(self, *, handlers_max: int = 10_000) -> None:
         self._handlers: dict[int, Handler] = {}
         self.handlers_max = handlers_max
+        self.held_count = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._works: set[asyncio.Task[None]] = set()
         self.guards: list[Guard] = []
         self.hooks: list[Hook] = []
 
@@ -105,9 +107,20 @@ class Dispatcher:
         else:
             self._start(request, connection, answer)
 
+    def wait_for(self, work: Coroutine[Any, Any, object]) -> None:
+        """Work that answers requests in its own way; how many are under way there is in `held_count`."""
+        task = asyncio.get_running_loop().create_task(_until_done(work))
+        self._works.add(task)
+        task.add_done_callback(self._works.discard)
+
+    @property
+    def room(self) -> int:
+        """How many more requests may be under way."""
+        return self.handlers_max - len(self._tasks) - self.held_count
+
     async def finish(self, timeout_ms: int) -> None:
         """Wait for the handlers under way; those not done in time are cancelled."""
-        tasks = set(self._tasks)
+        tasks = self._tasks | self._works
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=timeout_ms / 1000)
@@ -127,14 +140,18 @@ class Dispatcher:
         return handler(request, connection)
 
     def _start(self, request: Command, connection: Connection, answer: LateAnswer) -> None:
-        if len(self._tasks) >= self.handlers_max:
+        if self.room <= 0:
             answer.close()
-            remark = f"[OVERLOAD]system busy, {len(self._tasks)} requests are being handled"
+            remark = f"[OVERLOAD]system busy, {len(self._tasks) + self.held_count} requests are being handled"
             connection.answer(request, request.answer(ResponseCode.SYSTEM_BUSY, remark=remark))
             return
         task = asyncio.get_running_loop().create_task(_answer_later(request, connection, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _until_done(work: Coroutine[Any, Any, object]) -> None:
+    await work
 
 
 async def _answer_later(request: Command, connection: Connection, answer: LateAnswer) -> None:

@@ -22,8 +22,9 @@ class Feed(Protocol):
         """Bytes of one read in, (bytes to write, commands for the handlers) out; never awaits.
 
         What it must remember between reads is in `connection.feed_state`; how much of an unfinished frame that is, it
-        tells `connection.hold`. Bytes that are no frame raise RemoteProtocolError, or, when commands before them are
-        returned, go to `connection.finish`.
+        tells `connection.hold`. One that keeps whole frames to itself, because what it returns must be handled first or
+        the peer is behind with reading, sets `connection.feed_waits` and is called again with no bytes. Bytes that are
+        no frame raise RemoteProtocolError, or, when commands before them are returned, go to `connection.finish`.
         """
         ...
 

@@ -54,6 +54,11 @@ class Queries:
         self._config = config
         self._memory_bytes = _memory_bytes(config)
 
+    @property
+    def memory_bytes(self) -> int:
+        """How far behind the log's end a record counts as being in memory."""
+        return self._memory_bytes
+
     # Reading a queue
 
     def read(

@@ -175,7 +175,7 @@ class Writer:
     def stored_by_kernel(self) -> None:
         """The kernel has appended by itself, under our lock: take note of its last record as after an append."""
         appender = self._log.appender
-        self.last_record = appender.log_offset
+        self.last_record = appender.last_offset
         if appender.index is None and self._config.index_enabled:
             self._unindexed_from = appender.log_offset
 

@@ -1,0 +1,87 @@
+"""Answers of the kernel, cut from answers as the handlers write them."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from rocketq.kernel.answers import AnswerTemplate
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.command import Command, HeaderForm
+from rocketq.protocol.frame import encode_command
+from rocketq.protocol.headers.pull import PullResponse
+from rocketq.protocol.headers.send import SendResponse
+from rocketq.protocol.headers.wire import Header
+from rocketq.remoting import Reply
+from rocketq.store import ReadStatus
+
+Templates = tuple[AnswerTemplate, AnswerTemplate, AnswerTemplate, AnswerTemplate]
+"""JSON, JSON with more fields, binary, binary with more fields."""
+
+
+class _Sample(Protocol):
+    def __call__(self, form: HeaderForm, *, more: bool) -> AnswerTemplate: ...
+
+
+_HEAD_BYTES: Final = 8
+_REMARK_AT: Final = 17
+_OPAQUE: Final = 987_654_321
+_NUMBERS: Final = (111_111, 222_222, 333_333, 444_444, 555_555, 666_666)
+
+
+def send_templates(region: str, trace_on: bool) -> Templates:
+    """With the gaps message id, queue, offset and, in the second, transaction id."""
+
+    def sample(form: HeaderForm, *, more: bool) -> AnswerTemplate:
+        header = SendResponse(
+            message_id="@ID@",
+            queue_id=_NUMBERS[0],
+            queue_offset=_NUMBERS[1],
+            transaction_id="@TX@" if more else None,
+            region=region,
+            trace_on=trace_on,
+        )
+        gaps = ("@ID@", str(_NUMBERS[0]), str(_NUMBERS[1]), *(("@TX@",) if more else ()))
+        return _cut(header, None, form, gaps)
+
+    return _four(sample)
+
+
+def pull_templates() -> Templates:
+    """With the gaps suggested broker, next, first and last offset and, in the second, the flags of topic and group."""
+
+    def sample(form: HeaderForm, *, more: bool) -> AnswerTemplate:
+        header = PullResponse(
+            suggested_broker_id=_NUMBERS[0],
+            next_offset=_NUMBERS[1],
+            min_offset=_NUMBERS[2],
+            max_offset=_NUMBERS[3],
+            topic_sys_flag=_NUMBERS[4] if more else None,
+            group_sys_flag=_NUMBERS[5] if more else None,
+        )
+        return _cut(header, ReadStatus.FOUND.value, form, tuple(map(str, _NUMBERS[: 6 if more else 4])))
+
+    return _four(sample)
+
+
+def _four(sample: _Sample) -> Templates:
+    return (
+        sample(HeaderForm.JSON, more=False),
+        sample(HeaderForm.JSON, more=True),
+        sample(HeaderForm.BINARY, more=False),
+        sample(HeaderForm.BINARY, more=True),
+    )
+
+
+def _cut(header: Header, remark: str | None, form: HeaderForm, gaps: tuple[str, ...]) -> AnswerTemplate:
+    request = Command(code=0, opaque=_OPAQUE, form=form)
+    reply = Reply(ResponseCode.SUCCESS, remark, header=header)
+    text = encode_command(reply.to_command(request))[_HEAD_BYTES:]
+    pieces, at = [], 0
+    for gap in gaps:  # in the order of the fields, so that what an operator has set lies behind them
+        found = text.index(gap.encode(), at)
+        pieces.append(text[at : found - (4 if form is HeaderForm.BINARY else 0)])
+        at = found + len(gap)
+    if form is HeaderForm.JSON:
+        before, _, tail = text[at:].rpartition(str(_OPAQUE).encode())
+        return AnswerTemplate([*pieces, before, tail], False, 0)
+    return AnswerTemplate([*pieces, text[at:]], True, _REMARK_AT + len((remark or "").encode()))

@@ -1,0 +1,15 @@
+from rocketq.kernel.primitives cimport load_i32
+from rocketq.kernel.binary_header cimport parse_binary_header
+from rocketq.kernel.frame_header cimport FrameHeader
+from rocketq.kernel.json_header cimport parse_json_header
+from rocketq.kernel.pull_frames cimport PullFrames
+from rocketq.kernel.send_frames cimport SendFrames
+
+cdef class HotFrames:
+    cdef readonly SendFrames sends
+    cdef readonly PullFrames pulls
+    cdef readonly long long frame_bytes_max
+    cdef readonly Py_ssize_t cold_at
+    cdef readonly bint stopped
+    cdef FrameHeader _header
+    cdef bint take(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, bytes born_host, long long now_ms) except -1

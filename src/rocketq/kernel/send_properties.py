@@ -1,0 +1,187 @@
+"""The properties of a send as they are stored: read from its header, put in order, the cluster's name added.
+
+A property that makes a message more than plain (delayed, half, timed) is a reason to refuse it, as is a name that
+comes twice.
+"""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte, load_i32
+
+TEXT_BYTES_MAX = 65_536  # of the properties as a header has them
+
+
+@cython.cclass
+class SendProperties:
+    """The properties of the last send, `length` bytes; `waits` is what WAIT says, `unique_*` where UNIQ_KEY is."""
+
+    def __init__(self, cluster):
+        view: cython.uchar[::1]
+        self._cluster = b"CLUSTER\x01" + cluster
+        self._cluster_len = len(self._cluster)
+        self.waits = True
+        self.length = self.unique_at = self.unique_len = 0
+        self._memory = bytearray(TEXT_BYTES_MAX + 1_024 + len(cluster))
+        if cython.compiled:
+            view = self._memory
+            self.p = cython.address(view[0])
+        else:
+            self.p = memoryview(self._memory)
+
+    def load(self, header, p, index, batch):
+        """Read them from a header's field; False when Python must look. Those of a batch keep WAIT."""
+        at: cython.Py_ssize_t = header.value_at[index]
+        count: cython.Py_ssize_t = header.value_len[index]
+        if count > 65_536:
+            return False
+        if header.escaped[index]:
+            count = self.unescape(p, at, at + count)
+        else:
+            copy_bytes(self.p, 0, p, at, count)
+        return count >= 0 and self.edit(count, batch)
+
+    def unescape(self, p, at, end):
+        """JSON text into bytes, how many; -1 for anything but ASCII."""
+        out: cython.Py_ssize_t = 0
+        char: cython.int
+        step: cython.int
+        while at < end:
+            char = p[at]
+            at += 1
+            if char == 92:
+                char = p[at]
+                at += 1
+                if char == 117:
+                    if end - at < 4:
+                        return -1
+                    char = 0
+                    for step in range(4):
+                        char = char * 16 + hex_digit(p[at + step])
+                    at += 4
+                elif char == 110:
+                    char = 10
+                elif char == 116:
+                    char = 9
+                elif char == 114:
+                    char = 13
+                elif char != 34 and char != 92 and char != 47:
+                    return -1
+            if char <= 0 or char > 127:
+                return -1
+            self.p[out] = char
+            out += 1
+        return out
+
+    def edit(self, count, batch):
+        """What is stored of them: without empty values (and WAIT, except in a batch), with CLUSTER at the end."""
+        q: cython.p_uchar = self.p
+        at: cython.Py_ssize_t = 0
+        out: cython.Py_ssize_t = 0
+        item_end: cython.Py_ssize_t
+        name_end: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        step: cython.Py_ssize_t
+        self.waits = True
+        self.unique_at = self.unique_len = 0
+        while at < count:
+            item_end = find_byte(q, at, count, 2)
+            name_end = find_byte(q, at, item_end, 1)
+            size = name_end - at
+            if name_end + 1 < item_end and size > 0:
+                if is_cold_name(q, at, size) or self.has_name_before(out, at, size):
+                    return False
+                if self.note(at, name_end, item_end, out + 1 if out > 0 else out) or batch:
+                    if out > 0:
+                        q[out] = 2
+                        out += 1
+                    if self.unique_at < 0:
+                        return False
+                    if out != at:
+                        for step in range(item_end - at):
+                            q[out + step] = q[at + step]
+                    out += item_end - at
+            at = item_end + 1
+        if out > 0:
+            q[out] = 2
+            out += 1
+        copy_bytes(q, out, self._cluster, 0, self._cluster_len)
+        self.length = out + self._cluster_len
+        return self.length <= 32_767
+
+    def note(self, at, name_end, item_end, out):
+        """Remember what the answer depends on; whether the item is stored. An odd unique key makes `unique_at` -1."""
+        q: cython.p_uchar = self.p
+        if name_end - at == 4 and equal_bytes(q, at, b"WAIT", 0, 4):
+            self.waits = is_true(q, name_end + 1, item_end - name_end - 1)
+            return False
+        if name_end - at == 8 and equal_bytes(q, at, b"UNIQ_KEY", 0, 8):
+            self.unique_at = out + 9 if is_plain_text(q, name_end + 1, item_end) else -1
+            self.unique_len = item_end - name_end - 1
+        return True
+
+    def has_name_before(self, until, at, count):
+        """Whether a property of this name was kept already."""
+        q: cython.p_uchar = self.p
+        item: cython.Py_ssize_t = 0
+        item_end: cython.Py_ssize_t
+        while item < until:
+            item_end = find_byte(q, item, until, 2)
+            if item_end - item > count and q[item + count] == 1 and equal_bytes(q, item, q, at, count):
+                return True
+            item = item_end + 1
+        return False
+
+
+def is_plain_batch(p, at, end):
+    """Whether no message of a measured batch is more than plain."""
+    item: cython.Py_ssize_t
+    item_end: cython.Py_ssize_t
+    next_at: cython.Py_ssize_t
+    while at < end:
+        next_at = at + load_i32(p, at)
+        item = at + 22 + load_i32(p, at + 16)
+        while item < next_at:
+            item_end = find_byte(p, item, next_at, 2)
+            if item < item_end and is_cold_name(p, item, find_byte(p, item, item_end, 1) - item):
+                return False
+            item = item_end + 1
+        at = next_at
+    return True
+
+
+def is_cold_name(p, at, count):
+    """Properties that make a message more than plain; CLUSTER is one, since the broker writes it."""
+    if p[at] == 84:
+        return count >= 8 and (equal_bytes(p, at, b"TRAN_MSG", 0, 8) or equal_bytes(p, at, b"TIMER_", 0, 6))
+    if p[at] == 68:
+        return count == 5 and equal_bytes(p, at, b"DELAY", 0, 5)
+    return p[at] == 67 and count == 7 and equal_bytes(p, at, b"CLUSTER", 0, 7)
+
+
+def is_plain_text(p, at, end):
+    """Nothing that JSON would have to escape."""
+    while at < end:
+        if p[at] < 32 or p[at] == 34 or p[at] == 92 or p[at] > 126:
+            return False
+        at += 1
+    return True
+
+
+def is_true(p, at, count):
+    return (
+        count == 4 and p[at] | 32 == 116 and p[at + 1] | 32 == 114 and p[at + 2] | 32 == 117 and p[at + 3] | 32 == 101
+    )
+
+
+def hex_digit(char):
+    """The value of a hex digit; a number too large for a character when it is none."""
+    if 48 <= char <= 57:
+        return char - 48
+    if 97 <= char <= 102:
+        return char - 87
+    if 65 <= char <= 70:
+        return char - 55
+    return 1 << 16

@@ -1,0 +1,103 @@
+"""Random frames of sends, batches and pulls for the kernel's driver, most of them plain, some odd, some damaged."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from rocketq.protocol.command import Command, HeaderForm
+from rocketq.protocol.flags import Language
+from rocketq.protocol.frame import encode_command
+
+TOPIC, GROUP, QUEUES = "TopicTest", "G", 3
+SEND_FIELDS = (
+    *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp"),
+    *("flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname"),
+)
+LETTERS = dict(zip(SEND_FIELDS, "abcdefghijklmn", strict=True))
+NAMES = ("TAGS", "KEYS", "UNIQ_KEY", "WAIT", "A", "A", "DELAY", "CLUSTER", "TIMER_X", "TRAN_MSG", "")
+NAME_WEIGHTS = (9, 9, 9, 9, 9, 9, 1, 1, 1, 1, 1)
+VALUES = ("TagA", "true", "false", "k1 k2", "", "\t", "v" * 60, '"\\/', "\u00e9")
+VALUE_WEIGHTS = (9, 9, 9, 9, 2, 2, 9, 2, 1)
+
+
+def properties(rng: random.Random, count: int) -> str:
+    names = rng.choices(NAMES, NAME_WEIGHTS, k=count)
+    return "\x02".join(f"{name}\x01{rng.choices(VALUES, VALUE_WEIGHTS)[0]}" for name in names)
+
+
+def send(rng: random.Random) -> tuple[int, dict[str, Any], bytes]:
+    code = rng.choice((310, 310, 320, 10))
+    batch = code == 320 or rng.random() < 0.1
+    fields: dict[str, Any] = {
+        "producerGroup": "p",
+        "topic": rng.choice((TOPIC, TOPIC, TOPIC, TOPIC, "Unheard")),
+        "defaultTopicQueueNums": 4,
+        "queueId": rng.choice((0, 1, 2, 2, QUEUES, -1)),
+        "sysFlag": rng.choice((0, 0, 0, 1, 4)),
+        "bornTimestamp": 1_700_000_000_123,
+        "flag": rng.choice((0, 0, 7)),
+        "properties": properties(rng, rng.randrange(5)),
+        "reconsumeTimes": 0,
+        "batch": "true" if batch else "false",
+    }
+    if code != 10:
+        fields = {LETTERS[name]: value for name, value in fields.items()}
+    body = packed(rng) if batch else rng.randbytes(rng.choice((0, 1, 64, 300)))
+    return code, fields, body
+
+
+def packed(rng: random.Random) -> bytes:
+    parts = []
+    for _ in range(rng.randrange(1, 4)):
+        body, items = rng.randbytes(rng.randrange(90)), properties(rng, rng.randrange(3)).encode()
+        head = (22 + len(body) + len(items), 0, 0, rng.randrange(3), len(body))
+        parts.append(b"".join(number.to_bytes(4, "big") for number in head) + body)
+        parts.append(len(items).to_bytes(2, "big") + items)
+    return b"".join(parts)
+
+
+def pull(rng: random.Random) -> tuple[int, dict[str, Any], bytes]:
+    fields = {
+        "consumerGroup": rng.choice((GROUP, GROUP, GROUP, "Nobody")),
+        "topic": TOPIC,
+        "queueId": rng.choice((0, 1, 2, 2, QUEUES, -1)),
+        "queueOffset": rng.choice((0, 0, 1, 5, 12, 99, -1)),
+        "maxMsgNums": rng.choice((0, 1, 8, 32, 9_999)),
+        "sysFlag": rng.choice((0, 1, 4, 5, 6, 16, 8)),
+        "commitOffset": rng.choice((0, 3, -1)),
+        "suspendTimeoutMillis": 15_000,
+        "subscription": rng.choice(("*", "*", "TagA", "")),
+        "subVersion": rng.choice((0, 1, 2)),
+        "expressionType": rng.choice(("TAG", "TAG", "TAG", "SQL92")),
+        "maxMsgBytes": rng.choice((None, 0, 1, 500, 1 << 20)),
+    }
+    return rng.choice((11, 361)), {name: value for name, value in fields.items() if value is not None}, b""
+
+
+def frame(rng: random.Random) -> bytes:
+    code, fields, body = pull(rng) if rng.random() < 0.4 else send(rng)
+    if rng.random() < 0.05:
+        fields[rng.choice(list(fields))] = rng.choice(("", "x", "-1", "9" * 19, 7, True))
+    command = Command(
+        code=code,
+        opaque=rng.randrange(-99, 1 << 31),
+        flag=rng.choice((0, 0, 0, 0, 2, 1)),
+        language=Language.JAVA,
+        version=rng.choice((407, 479)),
+        ext_fields={name: str(value) for name, value in fields.items()},
+        body=body,
+        form=rng.choice((HeaderForm.JSON, HeaderForm.BINARY)),
+    )
+    data = bytearray(encode_command(command))
+    if rng.random() < 0.3:
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(8, len(data)) if rng.random() < 0.9 else rng.randrange(8)
+            data[at] = rng.choice((0, 34, 44, 48, 92, 123, 125, 255, rng.randrange(256)))
+    return bytes(data)
+
+
+def frames(rng: random.Random) -> bytes:
+    """What one read may bring."""
+    data = b"".join(frame(rng) for _ in range(rng.randrange(1, 6)))
+    return data[: len(data) - rng.choice((0, 0, 0, 1, 7, 40))]
