@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from rocketq.errors import RocketQError
 from rocketq.spark.catalog import Catalog
-from rocketq.spark.errors import SparkError
+from rocketq.spark.errors import OptionError, SparkError
 from rocketq.spark.offsets import Offsets
 from rocketq.spark.options import Fetching, Options, parse_connection
 
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SOURCE_MARK = "rocketmq"
+SOURCE_MARK: Final = "PythonMicroBatchStream"
+"""Spark does not name a Python source; the shape of its offsets does."""
 
 
 class GroupProgress(StreamingQueryListener):
@@ -34,16 +34,15 @@ class GroupProgress(StreamingQueryListener):
 
     spark.streams.addListener(GroupProgress("orders-archive", {"nameServer": "127.0.0.1:9876"}, queries={"archive"}))
 
-    `queries` are names or ids; without any every query that reads RocketMQ counts. Options are those of the source
-    that say how brokers are reached. What a broker could not be told is told with the next batch or the query's end.
+    `queries` are names or ids; without any every query that reads RocketMQ counts. Of the options, which may be all
+    of the source's, those count that say how brokers are reached. What a broker could not be told is told with the
+    next batch or at the query's end.
     """
 
     def __init__(self, group: str, options: dict[str, str], *, queries: Collection[str] = ()) -> None:
         if not group:
             raise SparkError("a group is needed that is told of the progress")
-        parsed = Options(options)
-        self._connection = parse_connection(parsed)
-        parsed.refuse_unknown()
+        self._connection = parse_connection(Options(options))
         self._group = group
         self._queries = frozenset(queries)
         self._untold: dict[str, Offsets] = {}
@@ -88,5 +87,7 @@ def offsets_of(description: str, end_offset: str | None) -> Offsets | None:
     """What a source of ours has reached; None for others and before the first batch."""
     if SOURCE_MARK not in description or not end_offset:
         return None
-    tree = json.loads(end_offset)
-    return Offsets.from_tree(tree) if isinstance(tree, dict) else None
+    try:
+        return Offsets.from_json(end_offset)
+    except OptionError:
+        return None

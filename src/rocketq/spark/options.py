@@ -99,6 +99,7 @@ class SourceOptions:
     include_properties: bool = False
     commit_each_batch: bool = False
     commit_group: str | None = None
+    filter_pushdown: str = "auto"
 
 
 class Options:
@@ -210,6 +211,7 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         include_properties=options.flag("includeProperties", default=False),
         commit_each_batch=commit == "batch",
         commit_group=group,
+        filter_pushdown=options.one_of("filterPushdown", ("auto", "always", "never")) or "auto",
     )
     _refuse_contradictions(options, parsed, streaming=streaming)
     options.refuse_unknown()

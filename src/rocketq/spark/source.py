@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -49,14 +50,23 @@ class BatchReader(DataSourceReader):
         return read_partition(partition, self._options, self._schema)
 
 
+PLANS_ARE_KEPT_APART: Final = hasattr(DataSourceReader, "pushLimit")
+"""Up to 4.3 Spark keeps one plan for all scans of a DataFrame: a query on it without a filter, or with another one,
+then reads what the last filter left. Spark that can push limits down keeps a plan for each scan."""
+
+
 class PushdownReader(BatchReader):
-    """Looks only where rows can be that pass Spark's filters.
+    """Looks only where rows can be that pass Spark's filters, where that is safe or the user says it is.
 
     A class of its own: Spark refuses a reader that takes filters unless spark.sql.python.filterPushdown.enabled is set.
     """
 
     @plainly
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        if self._options.filter_pushdown != "always" and not (
+            PLANS_ARE_KEPT_APART and self._options.filter_pushdown == "auto"
+        ):
+            return filters
         self._narrowing, left = narrow(filters)
         fetching, tags = self._options.fetching, self._narrowing.tags
         if tags and fetching.expression == "*" and fetching.expression_type == ExpressionType.TAG:
