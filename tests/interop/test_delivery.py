@@ -100,7 +100,13 @@ def test_pending_messages_change_hands(
 
     def theirs() -> ApacheBroker:
         work = tmp_path / f"apache-{next(counter)}"
-        return ApacheBroker(names, port=broker_port, store=store_dir, work=work, settings={**SETTINGS, **LEVELS})
+        return ApacheBroker(
+            names,
+            port=broker_port,
+            store=store_dir,
+            work=work,
+            settings={**SETTINGS, **LEVELS, "timerWheelEnable": "true"},
+        )
 
     def start_ours() -> None:
         ours.start(

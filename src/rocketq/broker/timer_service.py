@@ -52,8 +52,16 @@ class TimerService:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+            self._finish()
         await self.save()
         self._timers.close()
+
+    def _finish(self) -> None:
+        """Leave things so that even a broker that knows no marks of ours goes on where this one is."""
+        while self._look_at_new(self._clock.now_ms()):
+            pass
+        if not self._open and self._opening is None:
+            self._timers.settled(self._timers.mark())
 
     async def save(self) -> None:
         async with self._saving:

@@ -171,6 +171,10 @@ class Timers:
     def slot_opened(self) -> TimerMark:
         """On to the next second; the mark that counts once everything opened so far is settled."""
         self.read_ms += PRECISION_MS
+        return self.mark()
+
+    def mark(self) -> TimerMark:
+        """True once everything opened so far is settled."""
         return TimerMark(self._store.log_end, self.read_ms, self._log.end, self.queue_offset)
 
     # Remembering

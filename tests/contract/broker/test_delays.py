@@ -381,4 +381,4 @@ async def test_tools_see_how_far_each_level_is(cluster: EmbeddedCluster, clock: 
         table = json.loads((await peer.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
         assert table["scheduleMessageOffset_1"] == "2,2"
         offsets = (await peer.ask(RequestCode.GET_ALL_DELAY_OFFSET)).body
-        assert b'"offsetTable":{1:2}' in offsets
+        assert b'"offsetTable":{"1":2}' in offsets
