@@ -306,6 +306,9 @@ _OF_ONE_DELIVERY: Final = frozenset(
 )
 """Said by brokers and clients about one way of a message, or told by fields of their own."""
 
+NOT_COPIED: Final = _NOT_FOR_USERS | _OF_ONE_DELIVERY
+"""Properties that no copy of a message may have."""
+
 
 def copy_of(message: StoredMessage, topic: str | None = None) -> Message:
     """The same message to send once more, with a new id, to the topic it was meant for at first."""

@@ -1,0 +1,168 @@
+"""Lag over time, from two sides: what groups have committed on brokers, and how far streaming queries are.
+
+`samples` asks the brokers once per row it is given, so it makes a table of one moment (`sample`), a stream (over a rate
+source) or a table that grows with each run of spark-pipelines. `QueryLag` listens to the queries of a session.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from rocketq.client import Admin
+from rocketq.protocol.names import is_system_group
+from rocketq.spark.errors import plainly
+from rocketq.spark.listener import SOURCE_MARK
+from rocketq.spark.pipelines.lag_rows import (
+    LAG_SCHEMA,
+    QUERY_LAG_SCHEMA,
+    LagRow,
+    QueryLagRow,
+    query_rows,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_ARROW: Final = pa.schema(
+    [
+        ("at", _TIME),
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("brokerName", pa.string()),
+        ("queueId", pa.int32()),
+        ("committed", pa.int64()),
+        ("maxOffset", pa.int64()),
+        ("lag", pa.int64()),
+        ("behindMs", pa.int64()),
+    ]
+)
+ROWS_KEPT_MAX: Final = 100_000
+
+
+@plainly
+def ask(name_servers: str, groups: Sequence[str] = (), *, at_ms: int | None = None) -> list[LagRow]:
+    """The lag of these groups now, or of all that are not the system's, queue by queue."""
+    at_ms = time.time_ns() // 1_000_000 if at_ms is None else at_ms
+    with Admin(name_servers) as admin:
+        wanted = list(groups) or [name for name in sorted(admin.groups.list()) if not is_system_group(name)]
+        return [row for group in wanted for row in rows_of(admin.groups.status(group), at_ms)]
+
+
+def sample(spark: SparkSession, name_servers: str, groups: Sequence[str] = ()) -> DataFrame:
+    """The lag now: asked when the DataFrame is used, from an executor."""
+    return samples(spark.range(1, numPartitions=1), name_servers, groups)
+
+
+def samples(ticks: DataFrame, name_servers: str, groups: Sequence[str] = ()) -> DataFrame:
+    """The lag once per row of `ticks`, whatever is in it."""
+    wanted = tuple(groups)
+
+    def asked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for _ in range(batch.num_rows):
+                yield to_arrow(ask(name_servers, wanted))
+
+    return ticks.mapInArrow(asked, LAG_SCHEMA)
+
+
+def frame_of(spark: SparkSession, rows: Sequence[LagRow]) -> DataFrame:
+    """Rows that were asked for on the driver."""
+    return spark.createDataFrame(to_arrow(rows).to_pylist(), LAG_SCHEMA)
+
+
+def to_arrow(rows: Sequence[LagRow]) -> pa.RecordBatch:
+    columns = [
+        [row.at_ms * 1000 for row in rows],
+        [row.group for row in rows],
+        [row.queue.topic for row in rows],
+        [row.queue.broker_name for row in rows],
+        [row.queue.queue_id for row in rows],
+        [row.committed for row in rows],
+        [row.max_offset for row in rows],
+        [row.lag for row in rows],
+        [row.behind_ms for row in rows],
+    ]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def over_time(samples: DataFrame) -> DataFrame:
+    """By moment, group and topic: the known lag, and `changePerS` since the moment before (negative: catching up)."""
+    totals = samples.groupBy("at", "group", "topic").agg(
+        F.sum(F.coalesce("lag", F.lit(0))).alias("lag"),
+        F.count("*").alias("queues"),
+        F.sum(F.when(F.col("lag").isNull(), 1).otherwise(0)).alias("unknown"),
+        F.max("behindMs").alias("behindMs"),
+    )
+    before = Window.partitionBy("group", "topic").orderBy("at")
+    seconds = (F.unix_millis("at") - F.unix_millis(F.lag("at").over(before))) / 1000
+    change = F.try_divide(F.col("lag") - F.lag("lag").over(before), seconds)
+    return totals.withColumn("changePerS", change)
+
+
+class QueryLag(StreamingQueryListener):
+    """Keeps how far the session's queries are behind after each batch, the newest rows.
+
+    lag = QueryLag(); spark.streams.addListener(lag); ...; lag.frame(spark).show()
+    """
+
+    def __init__(self, on_rows: Callable[[Sequence[QueryLagRow]], None] | None = None) -> None:
+        self._rows: deque[QueryLagRow] = deque(maxlen=ROWS_KEPT_MAX)
+        self._on_rows = on_rows
+
+    @property
+    def rows(self) -> list[QueryLagRow]:
+        return list(self._rows)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """What was seen so far."""
+        values = [
+            (_moment(row.at_ms), row.query, row.batch_id, *row.queue, row.read_to, row.max_offset, row.lag)
+            for row in self._rows
+        ]
+        return spark.createDataFrame(values, QUERY_LAG_SCHEMA)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        rows = query_rows(
+            at_ms=int(datetime.fromisoformat(progress.timestamp).timestamp() * 1000),
+            query=progress.name or str(progress.id),
+            batch_id=progress.batchId,
+            sources=[
+                {"description": each.description, "endOffset": each.endOffset, "latestOffset": each.latestOffset}
+                for each in progress.sources
+            ],
+            mark=SOURCE_MARK,
+        )
+        self._rows.extend(rows)
+        if self._on_rows is not None and rows:
+            self._on_rows(rows)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        pass
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

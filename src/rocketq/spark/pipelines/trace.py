@@ -1,0 +1,152 @@
+"""Message traces as spans: who sent and consumed what, how long it took, and what nobody consumed.
+
+messages of the trace topic -> events (a row per record) -> spans (a row per send or consumption)
+                                                         -> deliveries (a send and a consumption of the same message)
+                                                         -> latency (percentiles by topic and group)
+
+`events` works on streams too; the others are for tables: a consumption may be told long before its send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rocketq.protocol.names import TRACE_TOPIC
+from rocketq.spark.pipelines.trace_events import EVENT_SCHEMA, decode_batches
+
+SEND, CONSUME, END_TRANSACTION, RECALL = "send", "consume", "endTransaction", "recall"
+PERCENTILES: Final = {"p50Ms": 0.5, "p90Ms": 0.9, "p99Ms": 0.99}
+_ACCURACY: Final = 10_000
+
+
+def read_trace(
+    spark: SparkSession, source: Mapping[str, str], *, topic: str = TRACE_TOPIC, streaming: bool = False
+) -> DataFrame:
+    """Bodies of the trace topic; `source` are options of format("rocketmq") such as nameServer."""
+    reader = spark.readStream if streaming else spark.read
+    start = {"startingOffsets": "earliest"} if streaming else {}
+    given = {**start, "subscribe": topic, **source}
+    return reader.format("rocketmq").schema("body binary").options(**given).load()
+
+
+def events(messages: DataFrame) -> DataFrame:
+    """A row per trace record of these messages; only their `body` is looked at."""
+    return messages.select("body").mapInArrow(decode_batches, EVENT_SCHEMA)
+
+
+def spans(events: DataFrame) -> DataFrame:
+    """A row per send, consumption, end of a transaction and recall; what was told twice is there once.
+
+    A consumption that has begun and of which no end is known has neither `success` nor `costMs`.
+    """
+    told = events.dropDuplicates(["kind", "msgId", "requestId", "group", "time"])
+    return (
+        _plain_spans(told, "Pub", SEND)
+        .unionByName(_consumptions(told))
+        .unionByName(_plain_spans(told, "EndTransaction", END_TRANSACTION))
+        .unionByName(_plain_spans(told, "Recall", RECALL))
+    )
+
+
+def deliveries(spans: DataFrame) -> DataFrame:
+    """Each consumption with the send of its message; `latencyMs` is from the send's begin to the listener's."""
+    sends, consumed = spans.where(F.col("kind") == SEND), spans.where(F.col("kind") == CONSUME)
+    sent = (
+        sends.where(F.col("success"))
+        .groupBy("msgId")
+        .agg(
+            F.min_by("topic", "startedAt").alias("topic"),
+            F.min_by("tags", "startedAt").alias("tags"),
+            F.min_by("keys", "startedAt").alias("keys"),
+            F.min_by("group", "startedAt").alias("producerGroup"),
+            F.min_by("messageType", "startedAt").alias("messageType"),
+            F.min_by("costMs", "startedAt").alias("sendMs"),
+            F.min("startedAt").alias("sentAt"),
+        )
+    )
+    own = consumed.select(
+        "msgId",
+        F.col("group").alias("consumerGroup"),
+        F.col("startedAt").alias("consumedAt"),
+        "retryTimes",
+        F.col("costMs").alias("consumeMs"),
+        "success",
+        "outcome",
+    )
+    return sent.join(own, "msgId").withColumn("latencyMs", F.unix_millis("consumedAt") - F.unix_millis("sentAt"))
+
+
+def latency(deliveries: DataFrame, *, retries: bool = False) -> DataFrame:
+    """Percentiles by topic, group and type of message; of first consumptions alone unless `retries`.
+
+    The latency of delayed messages has their delay in it: they have rows of their own.
+    """
+    counted = deliveries if retries else deliveries.where(F.coalesce("retryTimes", F.lit(0)) == 0)
+    figures = [F.percentile_approx("latencyMs", share, _ACCURACY).alias(name) for name, share in PERCENTILES.items()]
+    return (
+        counted.groupBy("topic", "consumerGroup", "messageType")
+        .agg(
+            F.count("*").alias("messages"),
+            *figures,
+            F.max("latencyMs").alias("maxMs"),
+            F.percentile_approx("consumeMs", 0.5, _ACCURACY).alias("consumeP50Ms"),
+            F.sum(F.when(~F.col("success"), 1).otherwise(0)).alias("failed"),
+        )
+        .orderBy("topic", "consumerGroup", "messageType")
+    )
+
+
+def not_consumed(spans: DataFrame) -> DataFrame:
+    """Messages that were sent and that no traced consumer has begun to consume."""
+    sends = spans.where((F.col("kind") == SEND) & F.col("success"))
+    consumed = spans.where(F.col("kind") == CONSUME).select("msgId").distinct()
+    return sends.join(consumed, "msgId", "left_anti")
+
+
+def _plain_spans(events: DataFrame, kind: str, name: str) -> DataFrame:
+    return events.where(F.col("kind") == kind).select(
+        F.lit(name).alias("kind"),
+        "msgId",
+        F.col("time").alias("startedAt"),
+        "costMs",
+        "success",
+        F.col("state").alias("outcome"),
+        "group",
+        "topic",
+        "tags",
+        "keys",
+        "messageType",
+        "bodyBytes",
+        "storeHost",
+        "requestId",
+        "retryTimes",
+    )
+
+
+def _consumptions(events: DataFrame) -> DataFrame:
+    """Begin and end have request and message in common; the end comes in a message of its own, or never."""
+    begun = events.where(F.col("kind") == "SubBefore").select(
+        "requestId", "msgId", F.col("time").alias("startedAt"), "group", "keys", "retryTimes"
+    )
+    ended = events.where(F.col("kind") == "SubAfter").select("requestId", "msgId", "costMs", "success", "outcome")
+    return begun.join(ended.dropDuplicates(["requestId", "msgId"]), ["requestId", "msgId"], "left").select(
+        F.lit(CONSUME).alias("kind"),
+        "msgId",
+        "startedAt",
+        "costMs",
+        "success",
+        "outcome",
+        "group",
+        F.lit(None).cast("string").alias("topic"),
+        F.lit(None).cast("string").alias("tags"),
+        "keys",
+        F.lit(None).cast("string").alias("messageType"),
+        F.lit(None).cast("int").alias("bodyBytes"),
+        F.lit(None).cast("string").alias("storeHost"),
+        "requestId",
+        "retryTimes",
+    )

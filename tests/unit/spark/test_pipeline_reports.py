@@ -1,0 +1,70 @@
+"""Reports: pages that need nothing else, pictures without a display, and no markup from messages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rocketq.spark.errors import OptionError
+from rocketq.spark.pipelines.plots import bars, grouped_bars, lines
+from rocketq.spark.pipelines.reports import CELL_CHARS_MAX, Plot, Report, Table, cell, save
+
+PNG = b"\x89PNG\r\n\x1a\n"
+TABLE = Table("Causes", ["group", "messages"], [["billing", 3], ["<script>", 1]])
+
+
+def test_a_page_holds_tables_and_pictures_and_takes_no_markup_from_data() -> None:
+    """Goal: error texts come from anywhere."""
+    page = Report("Dead <letters>", "2 groups", [TABLE], [Plot("by & by", PNG)]).to_html()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "Dead &lt;letters&gt;" in page
+    assert "data:image/png;base64,iVBORw0KGgo" in page
+    assert "<td class=n>3</td>" in page
+
+
+def test_an_empty_table_says_so() -> None:
+    assert "nothing" in Report("t", "s", [Table("Causes", ["a"], [])]).to_html()
+
+
+def test_the_ending_of_the_name_decides(tmp_path: Path) -> None:
+    report = Report("t", "s", [TABLE], [Plot("p", PNG)])
+    assert save(report, tmp_path / "new" / "r.html").read_text().startswith("<!doctype html>")
+    assert save(report, tmp_path / "r.PNG").read_bytes() == PNG
+    with pytest.raises(OptionError, match=r"\.html or \.png, not 'r\.pdf'"):
+        save(report, tmp_path / "r.pdf")
+    with pytest.raises(OptionError, match="nothing to plot"):
+        save(Report("t", "s", [TABLE]), tmp_path / "r2.png")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (True, "yes"),
+        (1234.56, "1,234.6"),
+        (b"a\nb", "a b"),
+        (datetime(2026, 1, 2, 3, 4, 5, 6_000, UTC), "2026-01-02 03:04:05.006+00:00"),
+    ],
+)
+def test_a_cell_is_one_line(value: object, text: str) -> None:
+    assert cell(value) == text
+
+
+def test_a_long_cell_is_cut() -> None:
+    assert len(cell("x" * 999)) == CELL_CHARS_MAX
+
+
+def test_pictures_are_made_without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: names from messages (with $ and newlines), many of them, none of them."""
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    names = [(f"cost ${n}_{{ of\n{'x' * n}", float(n)) for n in range(30)]
+    assert bars("t", names, "messages").startswith(PNG)
+    assert bars("t", [], "messages").startswith(PNG)
+    assert grouped_bars("t", [("a", [1.0, 2.0]), ("b", [3.0, 4.0])], ["p50", "p99"], "ms").startswith(PNG)
+    assert lines("t", {"g": [(now, 1.0)], "h": []}, "messages").startswith(PNG)
+    assert lines("t", {}, "messages").startswith(PNG)
