@@ -145,23 +145,24 @@ class Dispatcher:
             remark = f"[OVERLOAD]system busy, {len(self._tasks) + self.held_count} requests are being handled"
             connection.answer(request, request.answer(ResponseCode.SYSTEM_BUSY, remark=remark))
             return
-        task = asyncio.get_running_loop().create_task(_answer_later(request, connection, answer))
+        task = asyncio.get_running_loop().create_task(self._answer_later(request, connection, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _answer_later(self, request: Command, connection: Connection, answer: LateAnswer) -> None:
+        try:
+            given = await answer
+            response = given if given is None or isinstance(given, Command) else given.to_command(request)
+        except Exception as error:  # the same boundary as in dispatch
+            response = failure_answer(request, error)
+        if (task := asyncio.current_task()) is not None:
+            self._tasks.discard(task)  # not under way any more, should the peer ask again before this task is over
+        if response is not None:
+            connection.answer(request, response)
 
 
 async def _until_done(work: Coroutine[Any, Any, object]) -> None:
     await work
-
-
-async def _answer_later(request: Command, connection: Connection, answer: LateAnswer) -> None:
-    try:
-        given = await answer
-        response = given if given is None or isinstance(given, Command) else given.to_command(request)
-    except Exception as error:  # the same boundary as in dispatch
-        response = failure_answer(request, error)
-    if response is not None:
-        connection.answer(request, response)
 
 
 def failure_answer(request: Command, error: Exception) -> Command:
