@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -416,3 +419,38 @@ def test_what_cannot_start_says_why_and_may_try_again(cluster: EmbeddedCluster) 
         with pytest.raises(RocketQError):
             producer.send(MESSAGE)
     producer.close()
+
+
+FORKING = """
+import gc, os, sys
+from rocketq.client import Message, Producer
+
+producer = Producer("forking", name_servers=sys.argv[1])
+message = Message(topic=sys.argv[2], body=b"x")
+producer.send(message)
+for child in range(3):
+    process_id = os.fork()
+    if process_id == 0:
+        if child:
+            producer.send(message)
+        if child == 2:
+            producer.close()
+        del producer
+        gc.collect()
+        sys.exit(0)
+    os.waitpid(process_id, 0)
+    for _ in range(3):
+        producer.send(message, timeout_ms=5_000)
+producer.close()
+print("done")
+"""
+
+
+def test_children_that_end_leave_their_parent_alone(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> None:
+    """Goal: what a child drops of its parent's loop may not be torn down: both share the kernel's part of it."""
+    script = tmp_path / "forking.py"
+    script.write_text(FORKING)
+    command = [sys.executable, str(script), cluster.name_server_addr, topic]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1:] == ["done"], done.stderr
+    assert done.returncode == 0

@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from rocketq.client.errors import ClientClosedError
 from rocketq.remoting.loops import loop_factory
+
+log = logging.getLogger(__name__)
+
+FAREWELL_S: Final = 120
+"""Longer than any timeout inside of it; beyond it something hangs."""
+CANCEL_S: Final = 5
 
 _Owner = TypeVar("_Owner")
 _Target = TypeVar("_Target")
@@ -72,7 +79,9 @@ class Engine(Generic[_Owner]):
             if self._process_id != os.getpid():
                 return
         try:
-            asyncio.run_coroutine_threadsafe(farewell(self._owner), self._loop).result()
+            asyncio.run_coroutine_threadsafe(farewell(self._owner), self._loop).result(FAREWELL_S)
+        except TimeoutError:
+            log.warning("%s did not close within %d s: what is left of it is cancelled", self._what, FAREWELL_S)
         finally:
             self._end(self._loop, self._thread)
 
@@ -120,7 +129,8 @@ async def _cancel_others() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    if tasks:
+        await asyncio.wait(tasks, timeout=CANCEL_S)
     await asyncio.get_running_loop().shutdown_default_executor()
 
 
