@@ -37,7 +37,8 @@ async def call_directly(
     call = Call(ProcessQueue(message.queue, clock.monotonic_ms()), [message], context)
     calls.submit(call)
     try:
-        await asyncio.wait_for(done.wait(), WAIT_MS / 1000)
+        async with asyncio.timeout(WAIT_MS / 1000):
+            await done.wait()
     except TimeoutError:
         raise ClientError(f"the listener did not finish within {WAIT_MS} ms") from None
     finally:

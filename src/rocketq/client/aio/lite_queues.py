@@ -130,7 +130,8 @@ class LiteQueues:
         if any(one.ready for one in self._queues.values()):
             return
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._arrived.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """A pull under way is given up, or the queue would go on only when the broker answers it."""
@@ -216,7 +217,8 @@ class LiteQueues:
                 return
             self._freed.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._freed.wait(), CHECK_S)
+                async with asyncio.timeout(CHECK_S):
+                    await self._freed.wait()
 
     async def _halt(self, queue: MessageQueue) -> None:
         task = self._tasks.pop(queue, None)

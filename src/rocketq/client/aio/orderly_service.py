@@ -48,7 +48,8 @@ class OrderlyService:
         turn = self._turns.get(held)
         if turn is not None:
             try:
-                await asyncio.wait_for(turn.acquire(), wait_ms / 1000)
+                async with asyncio.timeout(wait_ms / 1000):
+                    await turn.acquire()
             except TimeoutError:
                 return False
             held.dropped = True

@@ -188,4 +188,5 @@ class QueuePulling:
 
 async def _within(wait: Awaitable[object], limit_s: float) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(wait, limit_s)
+        async with asyncio.timeout(limit_s):
+            await wait

@@ -77,7 +77,8 @@ class Rebalancer:
         """Until cancelled."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), self._interval_ms / 1000)
+                async with asyncio.timeout(self._interval_ms / 1000):
+                    await self._woken.wait()
             self._woken.clear()
             try:
                 await self.round()
