@@ -63,7 +63,8 @@ class Catalog:
         found: dict[QueueKey, tuple[int, int]] = {}
         for broker, own in sorted(wanted.items()):
             try:
-                found.update(self._bounds([queue for queue in own if self._has_master(queue)]))
+                led = {topic for topic in {queue.topic for queue in own} if self._has_master(topic, broker)}
+                found.update(self._bounds([queue for queue in own if queue.topic in led]))
             except RocketQError as error:
                 if not error.retriable:
                     raise
@@ -130,9 +131,13 @@ class Catalog:
         names = TopicList.decode(answer.body).topics
         return sorted(name for name in names if re.fullmatch(pattern, name))
 
-    def _has_master(self, queue: QueueKey) -> bool:
+    def _has_master(self, topic: str, broker_name: str) -> bool:
+        """By a route as of now, when the one that is known says no."""
+        client = self._calls.client
         try:
-            return self._calls.client.master(queue.topic, queue.broker_name) is not None
+            if client.master(topic, broker_name) is None:
+                client.route(topic, fresh=True)
+            return client.master(topic, broker_name) is not None
         except TopicNotFound:
             return False
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
+from rocketq.filter import BadExpressionError, compile_sql
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.flags import ExpressionType
 from rocketq.remoting import ClientTls
@@ -190,8 +191,10 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """All options of a read; OptionError says what is missing, unknown or wrong."""
     options = Options(given)
     connection, subscription = parse_connection(options), _parse_subscription(options)
-    group = options.text("rocketmq.group.id")
-    fetching = _parse_fetching(options, group or f"{options.text('groupIdPrefix') or 'spark-rocketmq'}-reader")
+    group, prefix = options.text("rocketmq.group.id"), options.text("groupIdPrefix")
+    if group is not None and prefix is not None:
+        raise OptionError("options rocketmq.group.id and groupIdPrefix contradict each other: give one of them")
+    fetching = _parse_fetching(options, group or f"{prefix or 'spark-rocketmq'}-reader")
     starting = _parse_position(options, "starting", Mark.LATEST if streaming else Mark.EARLIEST)
     ending = _parse_position(options, "ending", Mark.LATEST)
     commit = options.one_of("commitOffsets", ("none", "batch")) or "none"
@@ -219,11 +222,20 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
 
 
 def _refuse_contradictions(options: Options, parsed: SourceOptions, *, streaming: bool) -> None:
+    if options.text("path", "paths") is not None:
+        raise OptionError("a path means nothing here: option subscribe names the topics")
+    if isinstance(parsed.ending, Offsets) and EARLIEST in parsed.ending.values():
+        raise OptionError("option endingOffsets cannot be -2 (earliest)")
     if streaming:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if options.text(name) is not None:
                 raise OptionError(f"option {name} is for batch reads: a stream has no end")
+        limits = parsed.limits
+        if limits.rows_min is not None and limits.rows_max is not None and limits.rows_min > limits.rows_max:
+            raise OptionError("option minOffsetsPerTrigger is more than maxOffsetsPerTrigger")
         return
+    if isinstance(parsed.starting, Offsets) and LATEST in parsed.starting.values():
+        raise OptionError("option startingOffsets with -1 (latest) is for streams: a batch read would find nothing")
     if parsed.starting is Mark.LATEST:
         raise OptionError("option startingOffsets=latest is for streams: a batch read would find nothing")
     if parsed.ending in (Mark.EARLIEST, Mark.COMMITTED):
@@ -257,6 +269,8 @@ def _parse_subscription(options: Options) -> Subscription:
 def _parse_fetching(options: Options, group: str) -> Fetching:
     expression = options.text("subExpression") or "*"
     kind = options.one_of("subExpressionType", ("tag", "sql92"))
+    if kind == "sql92":
+        _check_sql(expression)
     numbers = {
         "count_max": options.count("pullBatchSize"),
         "bytes_max": options.count("pullBatchBytes", at_least=1024),
@@ -271,6 +285,16 @@ def _parse_fetching(options: Options, group: str) -> Fetching:
         expression_type=ExpressionType.SQL92 if kind == "sql92" else ExpressionType.TAG,
         **_without_none(numbers),
     )
+
+
+def _check_sql(expression: str) -> None:
+    """Said here, before a broker says it in the middle of a task."""
+    if expression == "*":
+        raise OptionError("option subExpressionType=sql92 needs a condition in option subExpression")
+    try:
+        compile_sql(expression)
+    except BadExpressionError as error:
+        raise OptionError(f"option subExpression: {error}") from None
 
 
 def _without_none(numbers: Mapping[str, int | None]) -> dict[str, int]:

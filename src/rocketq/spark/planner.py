@@ -35,6 +35,10 @@ class LostRange:
     low: int
     high: int
 
+    @property
+    def count(self) -> int:
+        return self.high - self.low
+
     def __str__(self) -> str:
         return f"{self.queue}: offsets {self.low} to {self.high - 1}"
 

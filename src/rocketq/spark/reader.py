@@ -42,17 +42,20 @@ def client_of(connection: Connection) -> BlockingClient:
 
 def read_slice(part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of [low, high), in queue order; DataLossError or a warning when some are gone, as the options say."""
-    decoder = _Decoder(part, options, schema)
-    for records in _gathered(_bodies(part, options)):
+    decoder, lost = _Decoder(part, options, schema), list[LostRange]()
+    for records in _gathered(_bodies(part, options, lost)):
         batch = decoder.decode(records)
         if batch.num_rows:
             yield batch
-    if not decoder.is_filtered and decoder.count < part.count:  # without a filter every offset is a row
-        _tell_loss(_missing(part, options), options)
+    missing = part.count - decoder.count - sum(each.count for each in lost)
+    if missing > 0 and not decoder.is_filtered:  # without a filter every offset is a row
+        log.warning("%s: %d messages are not readable", part, missing)
+        if options.fail_on_data_loss:
+            _tell_loss(_missing(part, options), options)
 
 
-def _bodies(part: QueueSlice, options: SourceOptions) -> Iterator[bytes]:
-    """All that is there; what is gone is passed, if the options say so."""
+def _bodies(part: QueueSlice, options: SourceOptions, lost: list[LostRange]) -> Iterator[bytes]:
+    """All that is there; what is gone is passed and added to what is lost, if the options say so."""
     queue = MessageQueue(topic=part.queue.topic, broker_name=part.queue.broker_name, queue_id=part.queue.queue_id)
     client, asked = client_of(options.connection), _read_options(options.fetching)
     ranges = [(part.low, part.high)]
@@ -62,7 +65,8 @@ def _bodies(part: QueueSlice, options: SourceOptions) -> Iterator[bytes]:
         try:
             yield from reader
         except RangeGoneError as gone:
-            _tell_loss([LostRange(part.queue, gone.low, gone.high)], options)
+            lost.append(LostRange(part.queue, gone.low, gone.high))
+            _tell_loss(lost[-1:], options)
             ranges += [(gone.high, high)] if gone.high < high else []
             ranges += [(reader.next_offset, gone.low)] if reader.next_offset < gone.low else []
         except RocketQError as error:
@@ -79,7 +83,7 @@ def _tell_loss(lost: list[LostRange], options: SourceOptions) -> None:
 def _missing(part: QueueSlice, options: SourceOptions) -> list[LostRange]:
     """Which offsets a complete read did not bring: looked for only when some are missing."""
     decoder, lost, at = _Decoder(part, options, arrow_schema(["queueOffset"])), [], part.low
-    for records in _gathered(_bodies(part, options)):
+    for records in _gathered(_bodies(part, options, [])):
         for offset in decoder.decode(records).column(0).to_pylist():
             if offset > at:
                 lost.append(LostRange(part.queue, at, offset))

@@ -72,12 +72,16 @@ class ReadAhead:
         step.is_sent = False
 
     def ready(self) -> list[bytes]:
-        """The bodies that are complete in queue order, each handed out once."""
+        """The bodies that lie next in queue order, each handed out once."""
         bodies: list[bytes] = []
-        while self._steps and self._steps[0].low >= self._steps[0].high:
-            step = self._steps.popleft()
+        while self._steps:
+            step = self._steps[0]
             bodies += step.bodies
+            step.bodies.clear()
             self.handed_to = step.low
+            if step.low < step.high:
+                break
+            self._steps.popleft()
         return bodies
 
     def _learn(self, count: int, size_bytes: int, asked: int) -> None:

@@ -1,0 +1,151 @@
+"""Tasks: every row once and in order, whatever the broker does meanwhile; what is gone is told exactly."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from tests.unit.spark.paper_broker import MASTER, SLAVE, PaperBroker
+
+from rocketq.columns import arrow_schema
+from rocketq.errors import ConnectionClosedError
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.spark import reader
+from rocketq.spark.errors import DataLossError, SparkError
+from rocketq.spark.offsets import QueueKey
+from rocketq.spark.options import parse_source
+from rocketq.spark.planner import QueueSlice
+from rocketq.spark.reader import read_slice
+
+QUEUE = QueueKey("T", "b", 0)
+SCHEMA = arrow_schema(["queueOffset", "body", "brokerName"])
+USUAL = {"nameServer": "a:1", "subscribe": "T", "fetchOffset.retryIntervalMs": "0", "pullsInFlight": "3"}
+
+
+def read(monkeypatch: pytest.MonkeyPatch, broker: PaperBroker, low: int, high: int, **given: str) -> list[int]:
+    """The offsets of the rows of [low, high)."""
+    monkeypatch.setattr(reader, "client_of", lambda connection: broker)
+    options = parse_source({**USUAL, **given}, streaming=False)
+    batches = list(read_slice(QueueSlice(QUEUE, low, high), options, SCHEMA))
+    for batch in batches:
+        assert batch.schema == SCHEMA
+        assert batch.column("brokerName").unique().to_pylist() == ["b"]
+        assert batch.column("body").to_pylist() == [b"%d" % n for n in batch.column("queueOffset").to_pylist()]
+    return [offset for batch in batches for offset in batch.column("queueOffset").to_pylist()]
+
+
+def test_a_slice_is_read_whole_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(monkeypatch, PaperBroker(0, 100), 5, 77) == list(range(5, 77))
+
+
+def test_a_line_that_breaks_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: every pull fails once, no row is missing or comes twice."""
+    broker, failed = PaperBroker(0, 100), set()
+
+    def break_once(number: int) -> None:
+        at = broker.pulls[number - 1]
+        if at not in failed:
+            failed.add(at)
+            raise ConnectionClosedError(MASTER, "cut")
+
+    broker.before_answer = break_once
+    assert read(monkeypatch, broker, 0, 100) == list(range(100))
+
+
+def test_a_broker_that_stays_away_is_told_with_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: topic, broker, queue and offset in one line."""
+    broker = PaperBroker(0, 100)
+
+    def die(number: int) -> None:
+        if number > 4:
+            raise ConnectionClosedError(MASTER, "cut")
+
+    broker.before_answer = die
+    with pytest.raises(SparkError, match=r"^T queue 0 of b at offset 32: master:1: cut$"):
+        read(monkeypatch, broker, 0, 100)
+
+
+def test_failures_of_the_broker_itself_end_after_the_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a topic that is deleted in the middle of a task ends the task."""
+    broker = PaperBroker(0, 100)
+
+    def refuse(command: Command, asked: object) -> Command:
+        return command.answer(ResponseCode.TOPIC_NOT_EXIST, remark="no topic T")
+
+    monkeypatch.setattr(broker, "_answer", refuse)
+    with pytest.raises(SparkError, match=r"T queue 0 of b at offset 0: TOPIC_NOT_EXIST .*no topic T"):
+        read(monkeypatch, broker, 0, 100)
+    assert len(broker.pulls) < 100
+
+
+def test_what_aged_out_is_told_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataLossError, match=r"^not there any more: T queue 0 of b: offsets 2 to 9; option failOn"):
+        read(monkeypatch, PaperBroker(10, 100), 2, 50)
+
+
+def test_without_failing_on_loss_all_the_rest_is_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: messages age out while a task reads: what came before and what lies behind is not lost with them."""
+    broker = PaperBroker(0, 100)
+
+    def age(number: int) -> None:
+        broker.low = 40 if number > 2 else 0
+
+    broker.before_answer = age
+    with caplog.at_level(logging.WARNING):
+        found = read(monkeypatch, broker, 0, 100, failOnDataLoss="false")
+    assert found == [*range(found.index(40)), *range(40, 100)]
+    assert 0 < found.index(40) < 40
+    assert "not there any more" in caplog.text
+
+
+@pytest.mark.parametrize("high", [60, 30])
+def test_a_queue_that_became_shorter_lost_its_end(monkeypatch: pytest.MonkeyPatch, high: int) -> None:
+    broker = PaperBroker(0, high)
+    with pytest.raises(DataLossError, match=rf"offsets {max(high, 40)} to 99"):
+        read(monkeypatch, broker, 40, 100)
+    assert read(monkeypatch, broker, 40, 100, failOnDataLoss="false") == list(range(40, high))
+    assert len(broker.pulls) < 50
+
+
+def test_holes_are_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a broker that skips messages it cannot read does not make a task that is quietly short of rows."""
+    broker = PaperBroker(0, 50, holes=frozenset({7, *range(16, 26), 49}))
+    told = "T queue 0 of b: offsets 7 to 7; T queue 0 of b: offsets 16 to 25; T queue 0 of b: offsets 49 to 49"
+    with pytest.raises(DataLossError, match=told):
+        read(monkeypatch, broker, 0, 50)
+    found = read(monkeypatch, broker, 0, 50, failOnDataLoss="false")
+    assert found == [n for n in range(50) if n not in broker.holes]
+
+
+@pytest.mark.parametrize("kind", ["tag", "sql92"])
+def test_gaps_that_a_filter_leaves_are_no_loss(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Goal: with a condition on the broker a missing offset says nothing."""
+    broker = PaperBroker(0, 50, holes=frozenset(range(1, 50, 2)) | frozenset(range(30, 50)))
+    expression = "A" if kind == "tag" else "n > 3"
+    found = read(monkeypatch, broker, 0, 50, subExpression=expression, subExpressionType=kind)
+    assert found == list(range(0, 30, 2))
+
+
+def test_tags_are_compared_as_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: brokers compare hashes, and hashes collide."""
+    assert read(monkeypatch, PaperBroker(0, 5), 0, 5, subExpression="B") == []
+
+
+def test_a_slave_that_lags_is_left_for_its_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what a slave does not have yet is not lost."""
+    broker = PaperBroker(0, 100)
+    broker.slave_high, broker.suggests_slave = 40, True
+    assert read(monkeypatch, broker, 0, 100) == list(range(100))
+    assert {addr for addr, _ in broker.pulls} == {MASTER, SLAVE}
+
+
+def test_with_the_master_away_a_slave_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = PaperBroker(0, 100)
+    broker.slave_high, broker.has_master = 100, False
+    assert read(monkeypatch, broker, 0, 100) == list(range(100))
+    broker.slave_high = 50
+    with pytest.raises(SparkError, match="at offset 50: slave:1: a slave that lacks messages"):
+        read(monkeypatch, broker, 0, 100)
