@@ -94,7 +94,7 @@ def test_transactions_and_recalls_are_rows_too() -> None:
         topic="T",
         message_id="A",
         transaction_id="X",
-        state="COMMIT_MESSAGE",
+        state="COMMIT",
         from_check=True,
     )
     recalled = RecallRecord(timestamp_ms=2, group="g", topic="T", message_id="B", success=False)
