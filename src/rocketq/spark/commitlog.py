@@ -1,0 +1,129 @@
+"""format("rocketmq_commitlog"): store files as DataFrames, without a broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from rocketq.spark.commitlog_files import find_log_files
+from rocketq.spark.commitlog_options import CommitLogOptions, included, parse_commitlog
+from rocketq.spark.commitlog_ranges import ByteRange, StoreTimes, plan_ranges
+from rocketq.spark.commitlog_scan import CORRUPT, EVERYTHING, Choice, RangeScan
+from rocketq.spark.errors import DataLossError, SparkError, plain_rows, plainly
+from rocketq.spark.options import Options
+from rocketq.spark.pushdown import narrow
+from rocketq.spark.schema import arrow_of, source_schema
+
+CORRUPT_FIELD: Final = StructField(
+    CORRUPT,
+    StructType(
+        [
+            StructField("reason", StringType()),
+            StructField("file", StringType()),
+            StructField("logOffset", LongType()),
+            StructField("bytes", LongType()),
+        ]
+    ),
+)
+PUSHED: Final = frozenset({"topic", "queueId", "queueOffset", "storeTimestamp"})
+
+log = logging.getLogger(__name__)
+
+
+def commitlog_schema(given: Mapping[str, str]) -> StructType:
+    """What a read has when it is asked for nothing in particular."""
+    properties, corrupt = included(Options(given))
+    fields = source_schema(properties=properties, log_offset=True).fields
+    return StructType([*fields, CORRUPT_FIELD] if corrupt else fields)
+
+
+@dataclass(frozen=True, slots=True)
+class RangePartition(InputPartition):
+    """A task: carries nothing but what to read."""
+
+    part: ByteRange
+
+
+class CommitLogReader(DataSourceReader):
+    """Reads everything; Spark applies all filters."""
+
+    @plainly
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        self._options = parse_commitlog(options)
+        self._schema = _arrow_of(schema)
+        self._choice = EVERYTHING
+
+    @plainly
+    def partitions(self) -> list[InputPartition]:
+        times = StoreTimes(self._choice.stored_from_ms, self._choice.stored_before_ms)
+        options = self._options
+        files = find_log_files(options.paths)
+        ranges = plan_ranges(files, range_bytes=options.range_bytes, times=times, slack_ms=options.slack_ms)
+        return [RangePartition(part) for part in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Spark makes up a partition of its own when there are none."""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return plain_rows(read_range(partition.part, self._options, self._schema, self._choice))
+
+
+class CommitLogPushdownReader(CommitLogReader):
+    """Rows of other topics, queues and times are passed without a column made of them, files too.
+
+    A class of its own: Spark refuses a reader that takes filters unless spark.sql.python.filterPushdown.enabled is set.
+    """
+
+    @plainly
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        given = list(filters)
+        own = [each for each in given if _column(each) in PUSHED]
+        where, left = narrow(own)
+        self._choice = Choice(
+            topics=where.topics,
+            queue_ids=where.queue_ids,
+            queue_offset_low=where.offset_low,
+            queue_offset_high=where.offset_high,
+            stored_from_ms=where.stored_from_ms,
+            stored_before_ms=where.stored_before_ms,
+            is_filtered=len(left) < len(own),
+        )
+        return [*(each for each in given if _column(each) not in PUSHED), *left]
+
+
+def read_range(
+    part: ByteRange, options: CommitLogOptions, schema: pa.Schema, choice: Choice
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task; a file that its broker deleted meanwhile is an error, or passed, as the options say."""
+    scan = RangeScan(part, schema, choice=choice, broker_name=options.broker_name, fail_fast=options.fail_fast)
+    try:
+        yield from scan.batches()
+    except FileNotFoundError:
+        if not options.ignore_missing:
+            hint = "option ignoreMissingFiles=true reads on without"
+            raise DataLossError(f"{part.file.path} was deleted after the read was planned; {hint}") from None
+        log.warning("%s was deleted after the read was planned, read on without", part.file.path)
+    except OSError as error:
+        raise SparkError(f"{part.file.path} cannot be read: {error.strerror}") from None
+
+
+def _arrow_of(schema: StructType) -> pa.Schema:
+    """As Spark will compare it with the batches."""
+    for field in schema.fields:
+        if field.name == CORRUPT and field.dataType != CORRUPT_FIELD.dataType:
+            wanted = CORRUPT_FIELD.dataType.simpleString()
+            raise SparkError(f"column {CORRUPT} is {wanted}, not {field.dataType.simpleString()}")
+    arrow_of(StructType([field for field in schema.fields if field.name != CORRUPT]))
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _column(given: Filter) -> str | None:
+    attribute: tuple[str, ...] = getattr(given, "attribute", ())
+    return attribute[0] if len(attribute) == 1 else None
