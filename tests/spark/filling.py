@@ -53,6 +53,28 @@ class Filler:
                     places[result.queue.broker_name, result.queue.queue_id, result.queue_offset] = message
         return places
 
+    def messages(
+        self,
+        topic: str,
+        count: int,
+        *,
+        first: int = 0,
+        tags: Sequence[str] = ("A", "B"),
+        body_bytes: int = 16,
+        properties: Mapping[str, str] | None = None,
+    ) -> list[Message]:
+        """Numbered from `first`: body "<n>...", key "k<n>", property n, tags in turn."""
+        return [
+            Message(
+                topic=topic,
+                body=f"{n}".encode().ljust(body_bytes, b"."),
+                tag=tags[n % len(tags)] if tags else None,
+                keys=(f"k{n}",),
+                properties={"n": str(n), **(properties or {})},
+            )
+            for n in range(first, first + count)
+        ]
+
     def fill(
         self,
         count: int,
@@ -64,16 +86,7 @@ class Filler:
         properties: Mapping[str, str] | None = None,
         first: int = 0,
     ) -> tuple[str, dict[Place, Message]]:
-        """A topic (new unless named) with messages numbered from `first`: body "<n>...", key "k<n>", tags in turn."""
+        """A topic (new unless named) with messages numbered from `first`, and where each lies."""
         topic = topic or self.topic(queues=queues)
-        messages = [
-            Message(
-                topic=topic,
-                body=f"{n}".encode().ljust(body_bytes, b"."),
-                tag=tags[n % len(tags)] if tags else None,
-                keys=(f"k{n}",),
-                properties={"n": str(n), **(properties or {})},
-            )
-            for n in range(first, first + count)
-        ]
-        return topic, self.send(messages)
+        made = self.messages(topic, count, first=first, tags=tags, body_bytes=body_bytes, properties=properties)
+        return topic, self.send(made)
