@@ -29,6 +29,7 @@ COMPILED_MODULES = [
     "hot_frames",
     "redeliver",
     "record_columns",
+    "batch_encode",
 ]
 
 DIRECTIVES = {

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -38,3 +43,14 @@ class DefaultSource(DataSource):
         from rocketq.spark.stream import StreamReader  # noqa: PLC0415
 
         return StreamReader(schema, dict(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from rocketq.spark.sink import BatchWriter  # noqa: PLC0415
+
+        return BatchWriter(schema, dict(self.options), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """With overwrite, that is in complete mode, every batch sends the whole result."""
+        from rocketq.spark.sink import StreamWriter  # noqa: PLC0415
+
+        return StreamWriter(schema, dict(self.options))

@@ -7,6 +7,7 @@ from typing import Final
 
 from rocketq.broker.figures import Figures
 from rocketq.broker.settings import Settings
+from rocketq.protocol.names import SETTLES_ONCE
 from rocketq.protocol.versions import OUR_VERSION, version_name
 from rocketq.runtime.clock import Clock
 from rocketq.store import Store
@@ -44,6 +45,7 @@ class RuntimeInfo:
             "brokerActive": "true",
             "brokerVersion": str(OUR_VERSION),
             "brokerVersionDesc": version_name(OUR_VERSION),
+            SETTLES_ONCE: "true",
             "runtime": _duration(max(0, self._clock.now_ms() - began_ms)),
             "startAcceptSendRequestTimeStamp": str(self._settings.config.accept_sends_from_ms),
         }

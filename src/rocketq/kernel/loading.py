@@ -37,6 +37,7 @@ MODULES = (
     "hot_frames",
     "redeliver",
     "record_columns",
+    "batch_encode",
 )
 CHOICE_VARIABLE = "ROCKETQ_KERNEL"
 

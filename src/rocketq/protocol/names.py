@@ -62,6 +62,9 @@ RESERVED_GROUPS: Final = frozenset(
     }
 )
 
+SETTLES_ONCE: Final = "settlesTransactionsOnce"
+"""Among a broker's runtime figures: a repeated commit stores nothing, the opposite decision is refused. Ours only."""
+
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 

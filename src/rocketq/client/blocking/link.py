@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -34,9 +35,13 @@ class Link:
 
     def send(self, command: Command) -> int:
         """Hand a request to the network; its opaque is what receive() gives back with the answer."""
+        return self.post(lambda opaque: encode_command(replace(command, opaque=opaque)))
+
+    def post(self, frame_of: Callable[[int], bytes]) -> int:
+        """As send(), of a frame that is made for its opaque."""
         self._opaque = self._opaque + 1 & 0x7FFFFFFF
         try:
-            self._socket.sendall(encode_command(replace(command, opaque=self._opaque)))
+            self._socket.sendall(frame_of(self._opaque))
         except OSError as error:
             raise ConnectionClosedError(self.addr, str(error)) from None
         return self._opaque

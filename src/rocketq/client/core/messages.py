@@ -306,6 +306,9 @@ _OF_ONE_DELIVERY: Final = frozenset(
 )
 """Said by brokers and clients about one way of a message, or told by fields of their own."""
 
+NOT_IN_COPIES: Final = _NOT_FOR_USERS | _OF_ONE_DELIVERY
+"""What the properties of a message that was read must not say of one that is sent."""
+
 NOT_COPIED: Final = _NOT_FOR_USERS | _OF_ONE_DELIVERY
 """Properties that no copy of a message may have."""
 

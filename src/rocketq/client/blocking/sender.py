@@ -1,0 +1,271 @@
+"""Sends of one thread, several under way: each is tried again, elsewhere if it may be, until a broker has it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rocketq.client.blocking.client import BlockingClient
+from rocketq.client.blocking.sender_line import RequestLine
+from rocketq.client.core.messages import Outgoing
+from rocketq.client.core.queue_choice import RoundRobin
+from rocketq.client.core.retries import Attempt, RetryPolicy, failure
+from rocketq.client.core.routes import MASTER_ID, from_template, publish_queues
+from rocketq.client.core.send_frames import SendTemplate
+from rocketq.client.core.send_results import SEND_STATUSES, Accepted, accepted
+from rocketq.client.errors import NoQueueError
+from rocketq.errors import RocketQError
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.routes import TopicRoute
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.failures import MessageIllegal, TopicNotFound, failure_of
+from rocketq.protocol.frame import encode_command
+from rocketq.protocol.headers.send import SendRequest
+from rocketq.protocol.names import AUTO_CREATE_TOPIC
+from rocketq.protocol.requests import make_request
+
+NEW_TOPIC_QUEUES: Final = 4
+PAUSE_MS_MAX: Final = 2_000
+SINGLES_PER_SEND: Final = 16
+"""So many requests with one message each count as one with many."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Parcel:
+    """What one request carries: the elements of a batch, or one message and its properties.
+
+    With a `queue` it goes there and nowhere else, after everything that was put for that queue before.
+    """
+
+    topic: str
+    body: bytes | bytearray
+    properties: str = ""
+    is_batch: bool
+    sys_flag: int = 0
+    queue: MessageQueue | None = None
+    origin: Any = None
+    """For whoever made it."""
+    attempts: list[Attempt] = field(default_factory=list)
+    tried: MessageQueue | None = None
+    began_s: float = 0.0
+
+    @property
+    def weight(self) -> int:
+        return SINGLES_PER_SEND if self.is_batch else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendSettings:
+    group: str
+    in_flight_max: int = 4
+    timeout_ms: int = 10_000
+    retries: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    route: TopicRoute
+    queues: tuple[MessageQueue, ...]
+    masters: dict[str, str]
+
+
+class ParcelSender:
+    """Belongs to one thread. `on_refused` is asked what to send instead of what no broker would take."""
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        settings: SendSettings,
+        *,
+        on_refused: Callable[[Parcel, MessageIllegal], Sequence[Parcel]],
+        on_stored: Callable[[Parcel, Accepted], None] = lambda parcel, answer: None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._policy = RetryPolicy(attempts_max=settings.retries + 1)
+        self._on_refused = on_refused
+        self._on_stored = on_stored
+        self._pause = pause
+        self._line: RequestLine[Parcel] = RequestLine(client)
+        self._weight = 0
+        self._again: deque[Parcel] = deque()
+        self._held: Counter[MessageQueue] = Counter()
+        self._flying: Counter[MessageQueue] = Counter()
+        self._choice = RoundRobin(int.from_bytes(os.urandom(2), "big"))  # many short-lived senders spread
+        self._targets: dict[str, _Target] = {}
+        self._templates: dict[tuple[str, str, bool], SendTemplate] = {}
+        probe = make_request(None, opaque=0, code=RequestCode.SEND_MESSAGE_V2)
+        self._is_plain = client.signed(probe) is probe
+
+    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Where messages of a topic may go."""
+        return self._target(topic).queues
+
+    def masters(self, topic: str) -> dict[str, str]:
+        """The addresses of the topic's brokers by name."""
+        return dict(self._target(topic).masters)
+
+    def put(self, parcel: Parcel) -> None:
+        """Returns when it is on its way; an error may be of any parcel that was put before."""
+        weight_max = self._settings.in_flight_max * SINGLES_PER_SEND
+        while self._again or self._weight + parcel.weight > weight_max or self._must_wait(parcel):
+            self._advance()
+        parcel.began_s = time.monotonic()
+        if parcel.queue is not None:
+            self._held[parcel.queue] += 1
+        self._post(parcel)
+
+    def drain(self) -> None:
+        """Returns when brokers have everything."""
+        while self._again or len(self._line):
+            self._advance()
+
+    def abandon(self) -> None:
+        """After an error: what is under way is nobody's any more."""
+        self._line.abandon()
+        self._again.clear()
+
+    def _must_wait(self, parcel: Parcel) -> bool:
+        return parcel.queue is not None and self._held[parcel.queue] > 0
+
+    def _advance(self) -> None:
+        """One step: a try that is due again, or the next thing that becomes of a request."""
+        if self._again and not (self._again[0].queue is not None and self._flying[self._again[0].queue]):
+            parcel = self._again.popleft()
+            if parcel.attempts:
+                self._wait_for(parcel)
+            self._post(parcel)
+            return
+        if not len(self._line):
+            return
+        addr, parcel, outcome = self._line.next()
+        self._weight -= parcel.weight
+        queue = parcel.tried
+        assert queue is not None
+        if parcel.queue is not None:
+            self._flying[parcel.queue] -= 1
+        if isinstance(outcome, RocketQError):
+            self._failed(parcel, outcome)
+        elif outcome.code not in SEND_STATUSES:
+            self._failed(parcel, failure_of(outcome, peer=addr))
+        else:
+            self._stored(parcel, accepted(outcome.code, outcome.ext_fields, queue))
+
+    def _stored(self, parcel: Parcel, answer: Accepted) -> None:
+        if parcel.queue is not None:
+            self._held[parcel.queue] -= 1
+        self._on_stored(parcel, answer)
+
+    def _failed(self, parcel: Parcel, error: RocketQError) -> None:
+        if isinstance(error, MessageIllegal):
+            instead = self._on_refused(parcel, error)
+            if parcel.queue is not None:
+                self._held[parcel.queue] -= 1
+            for each in reversed(instead):
+                each.began_s = parcel.began_s
+                if each.queue is not None:
+                    self._held[each.queue] += 1
+                self._again.appendleft(each)
+            return
+        if not self._policy.is_worth_another(error):
+            raise error
+        parcel.attempts.append((parcel.tried.broker_name if parcel.tried is not None else "", error))
+        self._client.forget_routes()
+        self._targets.clear()
+        if len(parcel.attempts) >= self._policy.attempts_max:
+            elapsed_ms = round((time.monotonic() - parcel.began_s) * 1000)
+            raise failure(parcel.topic, parcel.attempts, elapsed_ms, 1 << 62) from None
+        self._again.append(parcel)
+
+    def _wait_for(self, parcel: Parcel) -> None:
+        """Another broker is tried at once, the same one after a while."""
+        tried = parcel.attempts[-1][0]
+        target = self._targets.get(parcel.topic)
+        others = target is not None and any(queue.broker_name != tried for queue in target.queues)
+        if parcel.queue is not None or not others or len(parcel.attempts) > 1:
+            self._pause(min(PAUSE_MS_MAX, self._policy.pause_ms(len(parcel.attempts) + 1)) / 1000)
+
+    def _post(self, parcel: Parcel) -> None:
+        """On its way, or to be tried again."""
+        failed_broker = parcel.attempts[-1][0] if parcel.attempts else None
+        try:
+            target = self._target(parcel.topic)
+            queue = parcel.queue or self._choice.choose(target.queues, failed_broker)
+            parcel.tried = queue
+            addr = target.masters.get(queue.broker_name)
+            if addr is None:
+                raise NoQueueError(queue.topic, f"broker {queue.broker_name} has no master at present")
+        except TopicNotFound:
+            raise
+        except RocketQError as error:
+            self._failed(parcel, error)
+            return
+        code = RequestCode.SEND_BATCH_MESSAGE if parcel.is_batch else RequestCode.SEND_MESSAGE_V2
+        self._weight += parcel.weight
+        if parcel.queue is not None:
+            self._flying[parcel.queue] += 1
+        self._line.post(addr, parcel, code, self._frame(parcel, queue, code), self._settings.timeout_ms)
+
+    def _target(self, topic: str) -> _Target:
+        target = self._targets.get(topic)
+        if target is None:
+            route = self._route(topic)
+            masters = {one.broker_name: one.addrs[MASTER_ID] for one in route.brokers if MASTER_ID in one.addrs}
+            target = _Target(route, publish_queues(topic, route), masters)
+            if not target.queues:
+                self._client.forget_routes()
+                raise NoQueueError(topic, "no queue of it can be written at present")
+            self._targets[topic] = target
+        return target
+
+    def _route(self, topic: str) -> TopicRoute:
+        """Of a topic that does not exist the route it will have once a broker got its first message."""
+        try:
+            return self._client.route(topic)
+        except TopicNotFound as unknown:
+            try:
+                return from_template(self._client.route(AUTO_CREATE_TOPIC), NEW_TOPIC_QUEUES)
+            except TopicNotFound:
+                raise unknown from None
+
+    # Frames
+
+    def _frame(self, parcel: Parcel, queue: MessageQueue, code: RequestCode) -> Callable[[int], bytes]:
+        born_ms = time.time_ns() // 1_000_000
+        if not self._is_plain:
+            command = self._client.signed(self._command(parcel, queue, code, born_ms))
+            return lambda opaque: encode_command(replace(command, opaque=opaque))
+        key = (queue.topic, queue.broker_name, parcel.is_batch)
+        template = self._templates.get(key)
+        if template is None:
+            template = self._templates[key] = SendTemplate(
+                self._settings.group,
+                queue.topic,
+                queue.broker_name,
+                code=code,
+                template_topic=AUTO_CREATE_TOPIC,
+                new_topic_queues=NEW_TOPIC_QUEUES,
+            )
+        outgoing = Outgoing(parcel.body, parcel.sys_flag, parcel.properties, "")  # type: ignore[arg-type]
+        return lambda opaque: template.frame(opaque, queue.queue_id, born_ms, outgoing)
+
+    def _command(self, parcel: Parcel, queue: MessageQueue, code: RequestCode, born_ms: int) -> Command:
+        request = SendRequest(
+            group=self._settings.group,
+            topic=queue.topic,
+            default_queue_count=NEW_TOPIC_QUEUES,
+            queue_id=queue.queue_id,
+            sys_flag=parcel.sys_flag,
+            born_ms=born_ms,
+            flag=0,
+            properties=parcel.properties,
+            batch=parcel.is_batch,
+            broker_name=queue.broker_name,
+        )
+        return make_request(request, opaque=0, code=code, body=bytes(parcel.body))
