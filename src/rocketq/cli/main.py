@@ -15,6 +15,7 @@ COMMANDS = {
     "message": ("rocketq.cli.commands.message", "message"),
     "namesrv": ("rocketq.cli.commands.namesrv", "namesrv"),
     "offset": ("rocketq.cli.commands.offset", "offset"),
+    "pipeline": ("rocketq.cli.commands.pipeline", "pipeline"),
     "send": ("rocketq.cli.commands.send", "send"),
     "store": ("rocketq.cli.commands.store", "store"),
     "tail": ("rocketq.cli.commands.tail", "tail"),

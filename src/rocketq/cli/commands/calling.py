@@ -45,13 +45,14 @@ class Caller:
         """The value for programs, or the text for people."""
         click.echo(to_json(value, indent=2) if self.as_json else text)
 
-    def fail(self, error: RocketQError) -> NoReturn:
+    def fail(self, error: RocketQError, code: int | None = None) -> NoReturn:
+        """Say it and end, with the exit code the error stands for unless another one is given."""
         if self.as_json:
             fields = {"error": type(error).__name__, "message": str(error), "retriable": error.retriable}
             click.echo(json.dumps(fields), err=True)
         else:
             click.echo(f"{click.get_current_context().command_path}: {error}", err=True)
-        sys.exit(exit_code(error))
+        sys.exit(exit_code(error) if code is None else code)
 
     async def _with_admin(self, work: Callable[[AsyncAdmin], Awaitable[_Result]]) -> _Result:
         config = SessionConfig(control_timeout_ms=self.timeout_ms)

@@ -25,8 +25,10 @@ ERROR_PROPERTIES: Final = (
     "exception",
     "REASON",
     "reason",
+    "SPARK_BAD_REASON",
 )
-"""RocketMQ has no name for why a message failed: producers and consumers that tell it mostly use one of these."""
+"""RocketMQ has no name for why a message failed: producers and consumers that tell it mostly use one of these; the
+last is our sink's."""
 
 CAUSE_CHARS_MAX: Final = 120
 
@@ -71,7 +73,7 @@ def dead_letters(messages: DataFrame, *, error_properties: Sequence[str] = ERROR
         cause(error).alias("cause"),
         F.col("reconsumeTimes").alias("retries"),
         F.col("storeTimestamp").alias("diedAt"),
-        *messages.columns,
+        "*",
     )
 
 

@@ -26,10 +26,11 @@ _ACCURACY: Final = 10_000
 def read_trace(
     spark: SparkSession, source: Mapping[str, str], *, topic: str = TRACE_TOPIC, streaming: bool = False
 ) -> DataFrame:
-    """Bodies of the trace topic; `source` are options of format("rocketmq") such as nameServer."""
+    """Bodies of the trace topic; `source` are options of format("rocketmq"), which may subscribe to something else."""
     reader = spark.readStream if streaming else spark.read
     start = {"startingOffsets": "earliest"} if streaming else {}
-    given = {**start, "subscribe": topic, **source}
+    named = {} if source.keys() & {"subscribePattern", "assign"} else {"subscribe": topic}
+    given = {**start, **named, **source}
     return reader.format("rocketmq").schema("body binary").options(**given).load()
 
 

@@ -1,0 +1,187 @@
+"""What all pipelines share: how Spark is started, how progress is shown, how Spark's errors become one line."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import click
+
+from rocketq.cli.commands.calling import UNREACHABLE, USAGE, Caller, calls_cluster, exit_code
+from rocketq.cli.commands.pipeline_progress import shown_progress
+from rocketq.errors import RocketQError
+from rocketq.spark import errors
+from rocketq.spark.errors import AwayError, OptionError, SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketq.spark.pipelines.reports import Report
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
+_OURS: Final = re.compile(r"^(?:\S+: )?rocketq\.spark\.errors\.(\w+): (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """How one pipeline was called."""
+
+    caller: Caller
+    master: str | None
+    conf: Mapping[str, str]
+    options: Mapping[str, str]
+
+    @property
+    def source(self) -> dict[str, str]:
+        """Options of a read or write that say how brokers are reached."""
+        return {"nameServer": self.caller.name_servers, **self.options}
+
+    def run(self, label: str, work: Callable[[SparkSession], _Result]) -> _Result:
+        """The result of work on Spark; what keeps it from succeeding ends the command with one line."""
+        try:
+            _require_spark()
+            spark, ours = self._session(label)
+            try:
+                with shown_progress(spark, label, shown=not self.caller.as_json):
+                    return work(spark)
+            finally:
+                if ours:
+                    spark.stop()
+        except RocketQError as error:
+            self.fail(error)
+        except click.ClickException:
+            raise
+        except Exception as error:  # of Spark: pages of it, and one line for people
+            self.fail(told(error))
+
+    def fail(self, error: RocketQError) -> NoReturn:
+        self.caller.fail(error, _exit_code(error))
+
+    def _session(self, label: str) -> tuple[SparkSession, bool]:
+        """And whether it is ours to stop."""
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - costs a second
+
+        from rocketq.spark.sessions import session  # noqa: PLC0415
+
+        running = SparkSession.getActiveSession()
+        remote = self.master if self.master and self.master.startswith("sc://") else None
+        master = None if remote else self.master
+        made = session(f"rocketq-{label}", master=master, remote=remote, conf=self.conf)
+        logging.getLogger("pyspark").setLevel(logging.CRITICAL)
+        return made, running is None
+
+
+def runs_pipeline(command: _Command) -> _Command:
+    """The options every pipeline has; the command gets a `Pipeline` first."""
+
+    @calls_cluster
+    @runs_spark
+    @functools.wraps(command)
+    def wrapped(caller: Caller, run: Callable[[Caller], Pipeline], **given: Any) -> Any:
+        return command(run(caller), **given)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def runs_spark(command: _Command) -> _Command:
+    """The options of Spark alone; the command gets what makes a `Pipeline` of a `Caller`."""
+
+    @click.option(
+        "--master",
+        metavar="URL",
+        help="Where it runs: local[2], spark://HOST:PORT, yarn, sc://HOST:PORT.  [default: here, all cores]",
+    )
+    @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+    @click.option(
+        "--option",
+        "options",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help='An option of format("rocketmq"), such as rocketmq.tls.enable=true; may be repeated.',
+    )
+    @click.option(
+        "--options-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The same from a file, a KEY=VALUE per line: keys and passwords are not for command lines.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        master: str | None,
+        conf: tuple[str, ...],
+        options: tuple[str, ...],
+        options_file: Path | None,
+        **given: Any,
+    ) -> Any:
+        lines = options_file.read_text().splitlines() if options_file is not None else []
+        kept = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        made = _pairs("--options-file", kept) | _pairs("--option", options)
+        settings = _pairs("--conf", conf)
+        return command(*args, run=lambda caller: Pipeline(caller, master, settings, made), **given)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def report_option(command: _Command) -> _Command:
+    return click.option(
+        "--report",
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=_report_path,
+        help="Write tables and plots to FILE.html, or the plot to FILE.png.",
+        metavar="FILE",
+    )(command)
+
+
+def write_report(report: Report, path: Path | None, *, quiet: bool) -> None:
+    from rocketq.spark.pipelines.reports import save  # noqa: PLC0415
+
+    if path is not None:
+        save(report, path)
+        click.echo(f"report: {path}", err=quiet)
+
+
+def told(error: Exception) -> RocketQError:
+    """One line of what Spark says at length: ours where Python raised it, else the first of Spark's own."""
+    text = str(error)
+    ours = _OURS.findall(text)
+    if ours:
+        name, line = ours[-1]
+        kind = getattr(errors, name, SparkError)
+        return kind(line)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return SparkError(lines[0] if lines else type(error).__name__)
+
+
+def _exit_code(error: RocketQError) -> int:
+    if isinstance(error, AwayError):
+        return UNREACHABLE
+    return USAGE if isinstance(error, OptionError) else exit_code(error)
+
+
+def _require_spark() -> None:
+    if missing := [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]:
+        raise SparkError(f"{' and '.join(missing)} is not installed: pip install 'rocketq[spark]'")
+
+
+def _report_path(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Refused before the work, not after it."""
+    if value is None:
+        return None
+    if value.suffix.lower() not in (".html", ".png"):
+        raise click.BadParameter(f"{value.name!r} ends neither with .html nor with .png")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise click.UsageError("matplotlib is not installed: pip install 'rocketq[spark]'")
+    return value
+
+
+def _pairs(name: str, texts: tuple[str, ...] | list[str]) -> dict[str, str]:
+    if bad := [text for text in texts if "=" not in text]:
+        raise click.BadParameter(f"{bad[0].split('=')[0]!r} is not KEY=VALUE", param_hint=name)
+    return {key.strip(): value.strip() for key, value in (text.split("=", 1) for text in texts)}

@@ -1,0 +1,41 @@
+"""`rocketq pipeline init`: a project for spark-pipelines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from rocketq.cli.commands.calling import NAME_SERVER, USAGE, example
+from rocketq.errors import RocketQError
+
+
+@click.command(epilog=example("rocketq pipeline init watch -n 127.0.0.1:9876", "cd watch && spark-pipelines run"))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "-n",
+    "--namesrv",
+    default=NAME_SERVER,
+    envvar="NAMESRV_ADDR",
+    show_default=True,
+    help="NameServers, HOST:PORT;HOST:PORT.  [env: NAMESRV_ADDR]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def init(folder: Path, namesrv: str, as_json: bool) -> None:
+    """Make a spark-pipelines project in DIR: dead letters, traces and lag as tables that grow, and a replay.
+
+    Nothing is started and no broker is asked. Settings are in DIR/spark-pipeline.yml.
+    """
+    from rocketq.spark.pipelines.project_files import make_project  # noqa: PLC0415 - as all pipelines
+
+    try:
+        made = make_project(folder, namesrv)
+    except RocketQError as error:
+        click.echo(f"{click.get_current_context().command_path}: {error}", err=True)
+        sys.exit(USAGE)
+    if as_json:
+        click.echo(json.dumps({"folder": str(folder), "files": [str(path) for path in made]}, indent=2))
+    else:
+        click.echo("\n".join([*map(str, made), "", f"cd {folder} && spark-pipelines run"]))

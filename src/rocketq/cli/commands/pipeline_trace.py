@@ -1,0 +1,116 @@
+"""`rocketq pipeline trace`: how long messages took from send to consumption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rocketq.cli.commands.calling import example
+from rocketq.cli.commands.pipeline_calling import Pipeline, report_option, runs_pipeline, write_report
+from rocketq.cli.commands.pipeline_views import as_dicts, row_json, rows_text
+from rocketq.cli.commands.times import moment
+from rocketq.protocol.names import TRACE_TOPIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketq.spark.pipelines.reports import Report
+
+_LATENCY: Final = {
+    "topic": "TOPIC",
+    "consumerGroup": "GROUP",
+    "messageType": "TYPE",
+    "messages": "MESSAGES",
+    "p50Ms": "P50 MS",
+    "p90Ms": "P90 MS",
+    "p99Ms": "P99 MS",
+    "maxMs": "MAX MS",
+    "consumeP50Ms": "LISTENER P50 MS",
+    "failed": "FAILED",
+}
+_LIST_MAX: Final = 100
+
+
+@click.command(
+    epilog=example(
+        "rocketq pipeline trace --of Orders", "rocketq pipeline trace --since 1h --report latency.html --out spans"
+    )
+)
+@runs_pipeline
+@click.option("--topic", default=TRACE_TOPIC, show_default=True, help="Where clients write their traces to.")
+@click.option("--of", "topics", multiple=True, metavar="TOPIC", help="Messages of this topic alone; may be repeated.")
+@click.option("--group", "groups", multiple=True, help="Consumers of this group alone; may be repeated.")
+@click.option("--since", type=moment, metavar="MOMENT", help="Sent since then: 15m, 2h, 1d, 2026-11-15T10:00.")
+@click.option("--retries", is_flag=True, help="Count consumptions after the first too.")
+@click.option("--out", metavar="DIR", help="Keep all spans as Parquet files there (a folder that is not there).")
+@report_option
+def trace(
+    pipeline: Pipeline,
+    topic: str,
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    since: int | None,
+    retries: bool,
+    out: str | None,
+    report: Path | None,
+) -> None:
+    """Show percentiles from send to consumption, and how many messages nobody consumed.
+
+    Producers and consumers write traces where it is switched on (trace=True), to brokers that allow it
+    (traceTopicEnable=true). Latencies of delayed messages contain their delay and have rows of their own.
+    """
+    pipeline.caller.run(lambda admin: admin.topics.route(topic))
+
+    def work(spark: SparkSession) -> tuple[list[dict[str, Any]], int, int]:
+        from pyspark.sql import functions as F  # noqa: PLC0415
+
+        from rocketq.spark.pipelines import trace as pipelines  # noqa: PLC0415
+
+        spans = pipelines.spans(pipelines.events(pipelines.read_trace(spark, pipeline.source, topic=topic)))
+        if out is not None:
+            spans.write.parquet(out)
+            spans = spark.read.parquet(out)
+        spans = spans.cache()
+        found, waiting = pipelines.deliveries(spans), pipelines.not_consumed(spans)
+        if since is not None:
+            found = found.where(F.unix_millis("sentAt") >= since)
+            waiting = waiting.where(F.unix_millis("startedAt") >= since)
+        if topics:
+            found, waiting = found.where(F.col("topic").isin(*topics)), waiting.where(F.col("topic").isin(*topics))
+        if groups:
+            found = found.where(F.col("consumerGroup").isin(*groups))
+        rows = as_dicts(pipelines.latency(found, retries=retries).collect())
+        return rows, waiting.count(), spans.count()
+
+    rows, waiting, spans = pipeline.run("trace", work)
+    if report is not None:
+        write_report(_report(rows, waiting), report, quiet=pipeline.caller.as_json)
+    value = {
+        "spans": spans,
+        "not_consumed": waiting,
+        "latency": [row_json(row) for row in rows],
+        **({"out": out} if out is not None else {}),
+    }
+    pipeline.caller.show(value, _text(rows, waiting, spans))
+
+
+def _text(rows: Sequence[Mapping[str, Any]], waiting: int, spans: int) -> str:
+    tail = f"{spans} spans, {waiting} messages that no traced consumer has begun with"
+    return f"{rows_text(_LATENCY, rows)}\n\n{tail}" if rows else tail
+
+
+def _report(rows: Sequence[Mapping[str, Any]], waiting: int) -> Report:
+    from rocketq.spark.pipelines.plots import grouped_bars  # noqa: PLC0415
+    from rocketq.spark.pipelines.reports import Plot, Report, Table  # noqa: PLC0415
+
+    names = ("p50Ms", "p90Ms", "p99Ms")
+    figures = [
+        (f"{row['topic']} > {row['consumerGroup']} ({row['messageType']})", [float(row[name]) for name in names])
+        for row in rows[:_LIST_MAX]
+    ]
+    picture = grouped_bars("From send to consumption", figures, ["p50", "p90", "p99"], "milliseconds")
+    table = Table("Latency", list(_LATENCY.values()), [[row[name] for name in _LATENCY] for row in rows])
+    return Report("Message traces", f"{waiting} messages not consumed", [table], [Plot("Percentiles", picture)])

@@ -1,0 +1,19 @@
+"""%DLQ% topics -> dead_letters, which grows with each run -> dead_letter_causes, counted anew."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+from rocketq.spark.pipelines import dlq
+
+spark = SparkSession.active()
+SOURCE = {"nameServer": spark.conf.get("rocketq.nameServer", "127.0.0.1:9876") or ""}
+
+
+@dp.table
+def dead_letters() -> DataFrame:
+    return dlq.dead_letters(dlq.read_dlq(spark, SOURCE, streaming=True))
+
+
+@dp.materialized_view
+def dead_letter_causes() -> DataFrame:
+    return dlq.causes(spark.read.table("dead_letters"))

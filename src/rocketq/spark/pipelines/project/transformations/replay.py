@@ -1,0 +1,19 @@
+"""Dead letters of one group -> the topics they came from, each once; only where spark-pipeline.yml names the group."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+from rocketq.spark.pipelines import dlq, replay
+
+spark = SparkSession.active()
+SOURCE = {"nameServer": spark.conf.get("rocketq.nameServer", "127.0.0.1:9876") or ""}
+GROUP = spark.conf.get("rocketq.replay.group", "") or ""
+WHERE = spark.conf.get("rocketq.replay.where", "true") or "true"
+
+if GROUP:
+    dp.create_sink("replay", "rocketmq", SOURCE)
+
+    @dp.append_flow(target="replay")
+    def replayed() -> DataFrame:
+        dead = dlq.dead_letters(dlq.read_dlq(spark, SOURCE, groups=[GROUP], streaming=True))
+        return replay.prepared(dead.where(WHERE))

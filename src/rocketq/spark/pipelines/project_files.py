@@ -1,0 +1,33 @@
+"""The spark-pipelines project that comes with the package, put into a folder of the user's own."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from rocketq.spark.errors import OptionError
+
+SPEC: Final = "spark-pipeline.yml"
+_FOLDER: Final = "transformations"
+_STORAGE: Final = "pipeline-storage"
+
+
+def make_project(folder: Path, name_servers: str) -> list[Path]:
+    """The files that were made; a folder that has something in it is left alone."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OptionError(f"{folder} is there already: name a folder that is not")
+    if any(char in name_servers for char in '"\\\n'):
+        raise OptionError(f"{name_servers!r} is no list of NameServers")
+    templates = files("rocketq.spark.pipelines") / "project"
+    storage = folder.resolve() / _STORAGE
+    (folder / _FOLDER).mkdir(parents=True, exist_ok=True)
+    storage.mkdir()
+    spec = (templates / SPEC).read_text(encoding="utf-8")
+    made = [folder / SPEC]
+    made[0].write_text(spec.replace("{{ storage }}", storage.as_uri()).replace("{{ name_servers }}", name_servers))
+    for template in sorted((templates / _FOLDER).iterdir(), key=lambda each: each.name):
+        if template.name.endswith(".py"):
+            made.append(folder / _FOLDER / template.name)
+            made[-1].write_text(template.read_text(encoding="utf-8"))
+    return made
