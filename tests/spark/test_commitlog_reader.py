@@ -112,6 +112,16 @@ def test_damage_is_rows_when_asked_for_and_an_error_when_told_so(spark: SparkSes
     assert f"at log offset {placed[100].log_offset}: no record begins here" in str(caught.value)
 
 
+def test_options_choose_topics_and_times_without_pushdown(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: a reader that is told what to read reads no more, and the same DataFrame serves any number of queries."""
+    write_log(tmp_path / "commitlog", map(record, range(600)), file_bytes=1 << 14)
+    chosen = {"subscribe": "T1, T9", "startingTimestamp": 100_000, "endingTimestamp": 200_000, "storeTimeSlackMs": 0}
+    frame = reading(spark, tmp_path, **chosen)
+    assert frame.where("queueId = 0").count() == len(range(105, 200, 6))
+    assert frame.count() == 50
+    assert frame.where("queueId = 0").union(frame.where("queueId = 1")).distinct().count() == 33
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

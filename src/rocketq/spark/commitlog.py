@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from rocketq.spark.commitlog_files import find_log_files
 from rocketq.spark.commitlog_options import CommitLogOptions, included, parse_commitlog
 from rocketq.spark.commitlog_ranges import ByteRange, StoreTimes, plan_ranges
-from rocketq.spark.commitlog_scan import CORRUPT, EVERYTHING, Choice, RangeScan
+from rocketq.spark.commitlog_scan import CORRUPT, Choice, RangeScan
 from rocketq.spark.errors import DataLossError, SparkError, plain_rows, plainly
 from rocketq.spark.options import Options
 from rocketq.spark.pushdown import narrow
@@ -58,7 +58,7 @@ class CommitLogReader(DataSourceReader):
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         self._options = parse_commitlog(options)
         self._schema = _arrow_of(schema)
-        self._choice = EVERYTHING
+        self._choice = _asked_for(self._options)
 
     @plainly
     def partitions(self) -> list[InputPartition]:
@@ -86,14 +86,15 @@ class CommitLogPushdownReader(CommitLogReader):
         given = list(filters)
         own = [each for each in given if _column(each) in PUSHED]
         where, left = narrow(own)
+        asked = _asked_for(self._options)
         self._choice = Choice(
-            topics=where.topics,
+            topics=_both(where.topics, asked.topics),
             queue_ids=where.queue_ids,
             queue_offset_low=where.offset_low,
             queue_offset_high=where.offset_high,
-            stored_from_ms=where.stored_from_ms,
-            stored_before_ms=where.stored_before_ms,
-            is_filtered=len(left) < len(own),
+            stored_from_ms=_later(where.stored_from_ms, asked.stored_from_ms),
+            stored_before_ms=_earlier(where.stored_before_ms, asked.stored_before_ms),
+            is_filtered=asked.is_filtered or len(left) < len(own),
         )
         return [*(each for each in given if _column(each) not in PUSHED), *left]
 
@@ -112,6 +113,25 @@ def read_range(
         log.warning("%s was deleted after the read was planned, read on without", part.file.path)
     except OSError as error:
         raise SparkError(f"{part.file.path} cannot be read: {error.strerror}") from None
+
+
+def _asked_for(options: CommitLogOptions) -> Choice:
+    """What the options choose, whatever Spark's filters say."""
+    times = (options.stored_from_ms, options.stored_before_ms)
+    is_filtered = options.topics is not None or times != (None, None)
+    return Choice(topics=options.topics, stored_from_ms=times[0], stored_before_ms=times[1], is_filtered=is_filtered)
+
+
+def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    return one & other if one is not None and other is not None else one if other is None else other
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _arrow_of(schema: StructType) -> pa.Schema:

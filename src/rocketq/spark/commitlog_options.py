@@ -21,6 +21,9 @@ class CommitLogOptions:
     fail_fast: bool = False
     slack_ms: int = STORE_TIME_SLACK_MS
     ignore_missing: bool = False
+    topics: frozenset[str] | None = None
+    stored_from_ms: int | None = None
+    stored_before_ms: int | None = None
 
 
 def parse_commitlog(given: Mapping[str, str]) -> CommitLogOptions:
@@ -33,6 +36,9 @@ def parse_commitlog(given: Mapping[str, str]) -> CommitLogOptions:
         fail_fast=options.one_of("mode", ("permissive", "failfast")) == "failfast",
         slack_ms=_or(options.count("storeTimeSlackMs", at_least=0), STORE_TIME_SLACK_MS),
         ignore_missing=options.flag("ignoreMissingFiles", default=False),
+        topics=options.parsed("subscribe", _topics, "topics with commas between them"),
+        stored_from_ms=options.count("startingTimestamp", at_least=0),
+        stored_before_ms=options.count("endingTimestamp", at_least=0),
     )
     included(options)
     options.refuse_unknown()
@@ -51,6 +57,10 @@ def _paths(options: Options) -> tuple[str, ...]:
     if not found:
         raise OptionError("no path: give load() a store directory, its commitlog directory or files of it")
     return tuple(map(str, found))
+
+
+def _topics(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
 def _or(value: int | None, default: int) -> int:

@@ -109,6 +109,7 @@ class RangeScan:
         self._rows = RecordRows()
         choice.apply_to(self._rows)
         self.damage: list[Damage] = []
+        self.read_to = part.start
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """FileNotFoundError when the file was deleted before we had it."""
@@ -116,6 +117,7 @@ class RangeScan:
         at, end = self._first_place(chained), min(self._part.end, chained.size)
         while at is not None and at < end:
             state = self._rows.collect(chained.buffer, at, end, self._batch_bytes)
+            self.read_to = self._rows.at
             if self._rows.rows:
                 yield from self._good_rows()
             at = self._rows.at
