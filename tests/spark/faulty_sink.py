@@ -1,0 +1,127 @@
+"""The sink with a plan of when it dies: at which step of which batch, and how."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq import DefaultSource
+from rocketq.client.blocking import BlockingClient
+from rocketq.client.blocking.sender_ends import HalfHandle, TransactionEnds
+from rocketq.errors import RocketQError
+from rocketq.protocol.flags import TransactionState
+from rocketq.spark.manifest import Manifest, ManifestFolder
+from rocketq.spark.sink import StreamWriter
+
+TASK_STEPS = ("task begins", "task has sent some", "task has sent all")
+COMMIT_STEPS = ("before the manifest", "after the manifest", "between two ends", "after the ends", "all is settled")
+
+
+class Plan:
+    """A file with the steps to die at, in order: whoever comes to the first one takes it off and dies.
+
+    `how` is "raise", "kill" (this process) or "kill all" (the process group, and with it the driver).
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+
+    def write(self, steps: list[str], how: str) -> None:
+        self._path.write_text(json.dumps({"how": how, "steps": steps}))
+
+    def left(self) -> list[str]:
+        return list(json.loads(self._path.read_text())["steps"])
+
+    def at(self, step: str) -> None:
+        plan: dict[str, Any] = json.loads(self._path.read_text())
+        if plan["steps"][:1] != [step]:
+            return
+        draft = self._path.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps({**plan, "steps": plan["steps"][1:]}))
+        try:
+            os.link(self._path, self._path.with_suffix(f".{len(plan['steps'])}"))  # one of several tasks dies
+        except FileExistsError:
+            return
+        draft.rename(self._path)
+        if plan["how"] == "raise":
+            raise RuntimeError(f"planned: {step}")
+        if plan["how"] == "kill all":
+            os.killpg(os.getpgid(0), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FaultySource(DefaultSource):
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq_faulty"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        options = {key.lower(): value for key, value in self.options.items()}
+        plan = Plan(options.pop("faultplan"))
+        return FaultyWriter(schema, options, plan)
+
+
+class FaultyWriter(StreamWriter):
+    def __init__(self, schema: StructType, options: dict[str, str], plan: Plan) -> None:
+        super().__init__(schema, options)
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        self._plan.at(TASK_STEPS[0])
+        done = super().write(self._watched(iterator))
+        self._plan.at(TASK_STEPS[2])
+        return done
+
+    def _watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(batches):
+            if number:
+                self._plan.at(TASK_STEPS[1])
+            yield batch
+
+    def _manifests(self) -> ManifestFolder:
+        assert self._options.manifests is not None
+        return _Folder(self._options.manifests, self._plan)
+
+    def _ends(self, client: BlockingClient) -> TransactionEnds:
+        return _Ends(client, self._plan)
+
+
+class _Folder(ManifestFolder):
+    def __init__(self, root: Path, plan: Plan) -> None:
+        super().__init__(root)
+        self._plan = plan
+
+    def decide(self, manifest: Manifest) -> Manifest:
+        self._plan.at(COMMIT_STEPS[0])
+        found = super().decide(manifest)
+        self._plan.at(COMMIT_STEPS[1])
+        return found
+
+    def settle(self, manifest: Manifest) -> None:
+        self._plan.at(COMMIT_STEPS[3])
+        super().settle(manifest)
+        self._plan.at(COMMIT_STEPS[4])
+
+
+class _Ends(TransactionEnds):
+    def __init__(self, client: BlockingClient, plan: Plan) -> None:
+        super().__init__(client)
+        self._plan = plan
+
+    def settle(
+        self, group: str, handles: Iterable[HalfHandle], state: TransactionState
+    ) -> dict[HalfHandle, RocketQError]:
+        every = list(handles)
+        middle = len(every) // 2 if state is TransactionState.COMMIT else len(every)
+        failures = super().settle(group, every[:middle], state)
+        if middle < len(every):
+            self._plan.at(COMMIT_STEPS[2])
+        return failures | super().settle(group, every[middle:], state)
