@@ -20,8 +20,8 @@ _numbers = itertools.count(1)
 class Filler:
     """Makes topics of a cluster and fills them. One per cluster: it keeps its connections."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.name_servers = cluster.name_server_addr
+    def __init__(self, cluster: EmbeddedCluster | str) -> None:
+        self.name_servers = cluster if isinstance(cluster, str) else cluster.name_server_addr
         self.admin = Admin(self.name_servers)
         self.producer = Producer("filler", name_servers=self.name_servers)
 

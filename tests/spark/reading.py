@@ -74,8 +74,13 @@ def told(error: BaseException) -> str:
     found = [line for line in lines if re.match(r"rocketq\.spark\.errors\.\w+: ", line)]
     assert found, str(error)
     after = [line for line in lines[lines.index(found[-1]) + 1 :] if line.strip()]
+    after = after[: after.index(STREAM_HEADING)] if STREAM_HEADING in after else after
     assert all(_is_sparks(line) for line in after), after
     return found[-1]
+
+
+STREAM_HEADING = "=== Streaming Query ==="
+"""What follows is how far the query was, and its plan."""
 
 
 def _is_sparks(line: str) -> bool:

@@ -47,7 +47,7 @@ def require_assigned(subscription: Subscription, queues: Iterable[QueueKey], bou
     """A queue that was named must be there."""
     for queue in queues if subscription.assigned is not None else ():
         if queue not in bounds:
-            raise SparkError(f"option assign names {queue}, which does not exist")
+            raise SparkError(f"option assign names {queue}, which is not there")
 
 
 def _narrowed(
