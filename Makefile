@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KERNEL := $(wildcard src/rocketq/kernel/*.py src/rocketq/kernel/*.pxd src/rocketq/kernel/*.h)
 
-.PHONY: help setup check test test-compiled test-interpreted interop interop-store interop-broker bench demo clean
+.PHONY: help setup check test test-compiled test-interpreted interop interop-store interop-broker bench demo store-demo clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -54,8 +54,11 @@ interop-broker: setup
 bench: setup ## the figures, as ratios within one run
 	@status=0; for each in store opening broker client delays filters; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
 
-demo: setup ## write, kill, recover, check
-	@echo "demo: a store is written, killed, recovered and checked"
+demo: setup ## the whole story: cluster, orders, failing consumers, Spark, dead letters, replay
+	@echo "demo: two brokers, an order stream, consumers that fail, Spark beside them; a minute or two"
+	$(BIN)/python examples/demo.py
+
+store-demo: setup ## a store is written, killed, recovered and checked
 	$(BIN)/python examples/store_demo.py
 
 clean:

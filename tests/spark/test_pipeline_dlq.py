@@ -75,6 +75,7 @@ def test_dead_letters_stream(spark: SparkSession, filler: Filler) -> None:
         ("timeout after 30.5 ms", "timeout after # ms"),
         ("order 7f9c2ba4-e88f-4a9b-b05c-1c2d3e4f5a6b is gone\n  at line 3", "order # is gone"),
         ("ValueError: decade of facade", "ValueError: decade of facade"),
+        ("10.0.0.1:9876 at 2026-11-15, card 4711-7", "# at #, card #"),
     ],
 )
 def test_equal_causes_are_told_apart_from_their_numbers(

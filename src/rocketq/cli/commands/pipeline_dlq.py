@@ -19,8 +19,6 @@ from rocketq.protocol.names import dlq_topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rocketq.spark.pipelines.reports import Report
-
 _CAUSES: Final = {
     "group": "GROUP",
     "originTopic": "TOPIC",
@@ -88,7 +86,9 @@ def dlq(
 
     causes, newest = pipeline.run("dlq", work)
     if report is not None:
-        write_report(_report(causes, newest), report, quiet=pipeline.caller.as_json)
+        from rocketq.spark.pipelines.report_pages import dlq_page  # noqa: PLC0415
+
+        write_report(dlq_page(causes, newest), report, quiet=pipeline.caller.as_json)
     value = {
         "messages": sum(row["messages"] for row in causes),
         "causes": [row_json(row) for row in causes],
@@ -129,18 +129,3 @@ def _text(causes: Sequence[Mapping[str, Any]], newest: Sequence[Mapping[str, Any
         parts.append(rows_text(_LETTERS, newest))
     parts.append(f"{sum(row['messages'] for row in causes)} dead letters" + (f", kept in {out}" if out else ""))
     return "\n\n".join(parts)
-
-
-def _report(causes: Sequence[Mapping[str, Any]], newest: Sequence[Mapping[str, Any]]) -> Report:
-    from rocketq.spark.pipelines.plots import bars  # noqa: PLC0415
-    from rocketq.spark.pipelines.reports import Plot, Report, Table  # noqa: PLC0415
-
-    most = sorted(causes, key=lambda row: -row["messages"])
-    counts = [(f"{row['group']}: {row['cause'] or row['tags'] or row['originTopic']}", row["messages"]) for row in most]
-    tables = [Table("By cause", list(_CAUSES.values()), [[row[name] for name in _CAUSES] for row in causes])]
-    if newest:
-        tables.append(Table("Newest", list(_LETTERS.values()), [[row[name] for name in _LETTERS] for row in newest]))
-    total = sum(row["messages"] for row in causes)
-    groups = len({row["group"] for row in causes})
-    subtitle = f"{total} messages of {groups} groups"
-    return Report("Dead letters", subtitle, tables, [Plot("Most frequent", bars("Dead letters", counts, "messages"))])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketq.spark.pipelines.lag_rows import GroupLag, LagRow
-    from rocketq.spark.pipelines.reports import Report
 
 
 @click.command(
@@ -55,7 +53,9 @@ def lag(
         pipeline.run("lag", lambda spark: _keep(spark, found, out))
         click.echo(f"table: {out}", err=pipeline.caller.as_json)
     if report is not None:
-        write_report(_report(found), report, quiet=pipeline.caller.as_json)
+        from rocketq.spark.pipelines.report_pages import lag_page  # noqa: PLC0415
+
+        write_report(lag_page(found), report, quiet=pipeline.caller.as_json)
 
 
 def _ask(caller: Caller, groups: Sequence[str]) -> list[LagRow]:
@@ -103,24 +103,3 @@ def _keep(spark: SparkSession, rows: Sequence[LagRow], out: str) -> None:
     from rocketq.spark.pipelines.lag import frame_of  # noqa: PLC0415
 
     frame_of(spark, rows).coalesce(1).write.mode("append").parquet(out)
-
-
-def _report(rows: Sequence[LagRow]) -> Report:
-    from rocketq.spark.pipelines.lag_rows import drain_s, group_lags  # noqa: PLC0415
-    from rocketq.spark.pipelines.plots import lines  # noqa: PLC0415
-    from rocketq.spark.pipelines.reports import Plot, Report, Table  # noqa: PLC0415
-
-    series: dict[str, list[GroupLag]] = {}
-    for each in group_lags(rows):
-        series.setdefault(each.group, []).append(each)
-    points = {
-        group: [(datetime.fromtimestamp(each.at_ms / 1000, UTC), float(each.lag)) for each in own]
-        for group, own in series.items()
-    }
-    last = [(*_line(own[-1]), drain_s(own[0], own[-1])) for own in series.values()]
-    tables = [
-        Table("Now", ["at", "group", "lag", "queues", "unknown", "behind", "seconds to go"], last),
-        Table("Queues", list(_row_json(rows[0])) if rows else [], [list(_row_json(row).values()) for row in rows]),
-    ]
-    plots = [Plot("Lag over time", lines("Lag", points, "messages"))]
-    return Report("Consumer lag", f"{len(series)} groups, {len({row.at_ms for row in rows})} samples", tables, plots)

@@ -17,8 +17,6 @@ from rocketq.protocol.names import TRACE_TOPIC
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketq.spark.pipelines.reports import Report
-
 _LATENCY: Final = {
     "topic": "TOPIC",
     "consumerGroup": "GROUP",
@@ -31,7 +29,6 @@ _LATENCY: Final = {
     "consumeP50Ms": "LISTENER P50 MS",
     "failed": "FAILED",
 }
-_LIST_MAX: Final = 100
 
 
 @click.command(
@@ -87,7 +84,9 @@ def trace(
 
     rows, waiting, spans = pipeline.run("trace", work)
     if report is not None:
-        write_report(_report(rows, waiting), report, quiet=pipeline.caller.as_json)
+        from rocketq.spark.pipelines.report_pages import latency_page  # noqa: PLC0415
+
+        write_report(latency_page(rows, waiting), report, quiet=pipeline.caller.as_json)
     value = {
         "spans": spans,
         "not_consumed": waiting,
@@ -100,17 +99,3 @@ def trace(
 def _text(rows: Sequence[Mapping[str, Any]], waiting: int, spans: int) -> str:
     tail = f"{spans} spans, {waiting} messages that no traced consumer has begun with"
     return f"{rows_text(_LATENCY, rows)}\n\n{tail}" if rows else tail
-
-
-def _report(rows: Sequence[Mapping[str, Any]], waiting: int) -> Report:
-    from rocketq.spark.pipelines.plots import grouped_bars  # noqa: PLC0415
-    from rocketq.spark.pipelines.reports import Plot, Report, Table  # noqa: PLC0415
-
-    names = ("p50Ms", "p90Ms", "p99Ms")
-    figures = [
-        (f"{row['topic']} > {row['consumerGroup']} ({row['messageType']})", [float(row[name]) for name in names])
-        for row in rows[:_LIST_MAX]
-    ]
-    picture = grouped_bars("From send to consumption", figures, ["p50", "p90", "p99"], "milliseconds")
-    table = Table("Latency", list(_LATENCY.values()), [[row[name] for name in _LATENCY] for row in rows])
-    return Report("Message traces", f"{waiting} messages not consumed", [table], [Plot("Percentiles", picture)])

@@ -81,7 +81,8 @@ def cause(error: Column) -> Column:
     """An error's text with numbers and ids taken out."""
     first_line = F.trim(F.split_part(error, F.lit("\n"), F.lit(1)))
     no_ids = F.regexp_replace(first_line, r"\b(0x)?(?=[0-9A-Fa-f-]*[0-9])[0-9A-Fa-f][0-9A-Fa-f-]{7,}\b", "#")
-    return F.substring(F.regexp_replace(no_ids, r"\d+(\.\d+)?", "#"), 1, CAUSE_CHARS_MAX)
+    no_numbers = F.regexp_replace(no_ids, r"\d+", "#")
+    return F.substring(F.regexp_replace(no_numbers, r"#([-.:,/]#)+", "#"), 1, CAUSE_CHARS_MAX)
 
 
 def causes(dead: DataFrame) -> DataFrame:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from rocketq.client import Admin
@@ -22,7 +23,6 @@ from rocketq.protocol.names import is_system_group
 from rocketq.spark.errors import plainly
 from rocketq.spark.listener import SOURCE_MARK
 from rocketq.spark.pipelines.lag_rows import (
-    LAG_SCHEMA,
     QUERY_LAG_SCHEMA,
     LagRow,
     QueryLagRow,
@@ -52,6 +52,7 @@ _ARROW: Final = pa.schema(
         ("behindMs", pa.int64()),
     ]
 )
+LAG_SCHEMA: Final = from_arrow_schema(_ARROW)
 ROWS_KEPT_MAX: Final = 100_000
 
 

@@ -10,10 +10,6 @@ from typing import Any, Final, NamedTuple
 from rocketq.client.core.progress import GroupStatus
 from rocketq.spark.offsets import Offsets, QueueKey
 
-LAG_SCHEMA: Final = (
-    "at timestamp, `group` string, topic string, brokerName string, queueId int, "
-    "committed long, maxOffset long, lag long, behindMs long"
-)
 QUERY_LAG_SCHEMA: Final = (
     "at timestamp, query string, batchId long, topic string, brokerName string, queueId int, "
     "readTo long, maxOffset long, lag long"

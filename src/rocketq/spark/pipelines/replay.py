@@ -8,7 +8,7 @@ sends again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType
 
 from rocketq.client.core.messages import NOT_COPIED
 from rocketq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, Property, topic_fault
@@ -28,8 +29,17 @@ if TYPE_CHECKING:
 _LEFT_BEHIND: Final = sorted(NOT_COPIED | {Property.SHARDING_KEY, Property.ORIGIN_MESSAGE_ID})
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_ROWS_MAX: Final = 10_000
-SINK_SCHEMA: Final = (
-    "topic string, body binary, tags string, keys string, shardingKey string, properties map<string,string>"
+MESSAGE_COLUMNS: Final = ("topic", "msgId", "body", "tags", "keys", "properties")
+"""Of a message whose properties were read too."""
+SINK_SCHEMA: Final = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("body", BinaryType()),
+        StructField("tags", StringType()),
+        StructField("keys", StringType()),
+        StructField("shardingKey", StringType()),
+        StructField("properties", MapType(StringType(), StringType())),
+    ]
 )
 
 
@@ -39,14 +49,16 @@ class Replayed:
     body_bytes: int
 
 
-def prepared(messages: DataFrame, *, topic: str | None = None) -> DataFrame:
+def prepared(messages: DataFrame, *, topic: str | None = None, columns: Sequence[str] | None = None) -> DataFrame:
     """What the sink is given: of each message what a copy has. `messages` needs topic, body and msgId; tags, keys and
     properties are kept where they are there.
 
-    Without a `topic` each goes where it was first sent to: a dead letter to the topic it was consumed from.
+    Without a `topic` each goes where it was first sent to: a dead letter to the topic it was consumed from. `columns`
+    says which there are: definitions of spark-pipelines may not ask a DataFrame for them.
     """
-    _check(messages, topic)
-    properties = F.col("properties") if "properties" in messages.columns else _no_properties()
+    columns = messages.columns if columns is None else columns
+    _check(columns, topic)
+    properties = F.col("properties") if "properties" in columns else _no_properties()
     properties = F.coalesce(properties, _no_properties())
     kept = F.map_filter(properties, lambda name, _: ~name.isin(_LEFT_BEHIND))
     origin_id = F.coalesce(F.try_element_at(properties, F.lit(Property.ORIGIN_MESSAGE_ID)), F.col("msgId"))
@@ -56,8 +68,8 @@ def prepared(messages: DataFrame, *, topic: str | None = None) -> DataFrame:
     return messages.select(
         (F.lit(topic) if topic is not None else _first_topic(properties)).alias("topic"),
         "body",
-        _column(messages, "tags").alias("tags"),
-        _column(messages, "keys").alias("keys"),
+        _column(columns, "tags").alias("tags"),
+        _column(columns, "keys").alias("keys"),
         F.try_element_at(properties, F.lit(Property.SHARDING_KEY)).alias("shardingKey"),
         with_origin.alias("properties"),
     )
@@ -127,8 +139,8 @@ def _small_batches(spark: SparkSession, rows_per_s: float | None) -> Iterator[No
         spark.conf.set(_BATCH_ROWS, before)
 
 
-def _check(messages: DataFrame, topic: str | None) -> None:
-    missing = [name for name in ("topic", "body", "msgId") if name not in messages.columns]
+def _check(columns: Sequence[str], topic: str | None) -> None:
+    missing = [name for name in ("topic", "body", "msgId") if name not in columns]
     if missing:
         raise OptionError(f"messages to replay need the columns topic, body and msgId: {', '.join(missing)} is missing")
     if topic is not None and (fault := topic_fault(topic)) is not None:
@@ -146,8 +158,8 @@ def _first_topic(properties: Column) -> Column:
     return F.when(again, first).otherwise(topic)
 
 
-def _column(messages: DataFrame, name: str) -> Column:
-    return F.col(name) if name in messages.columns else F.lit(None).cast("string")
+def _column(columns: Sequence[str], name: str) -> Column:
+    return F.col(name) if name in columns else F.lit(None).cast("string")
 
 
 def _no_properties() -> Column:

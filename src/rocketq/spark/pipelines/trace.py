@@ -14,10 +14,13 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rocketq.protocol.names import TRACE_TOPIC
-from rocketq.spark.pipelines.trace_events import EVENT_SCHEMA, decode_batches
+from rocketq.spark.pipelines.trace_events import EVENTS, decode_batches
 
+EVENT_SCHEMA: Final = from_arrow_schema(EVENTS)
+"""Not as text: that would be parsed by Spark, which definitions of spark-pipelines may not ask anything."""
 SEND, CONSUME, END_TRANSACTION, RECALL = "send", "consume", "endTransaction", "recall"
 PERCENTILES: Final = {"p50Ms": 0.5, "p90Ms": 0.9, "p99Ms": 0.99}
 _ACCURACY: Final = 10_000

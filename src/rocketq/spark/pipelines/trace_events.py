@@ -12,13 +12,8 @@ import pyarrow as pa
 
 from rocketq.client.core.trace_records import TraceRecord, decode_trace
 
-EVENT_SCHEMA: Final = (
-    "kind string, time timestamp, region string, `group` string, topic string, msgId string, requestId string, "
-    "tags string, keys string, storeHost string, bodyBytes int, costMs int, messageType string, offsetMsgId string, "
-    "success boolean, retryTimes int, outcome string, transactionId string, state string, fromCheck boolean"
-)
 _TIME: Final = pa.timestamp("us", tz="UTC")
-_ARROW: Final = pa.schema(
+EVENTS: Final = pa.schema(
     [
         ("kind", pa.string()),
         ("time", _TIME),
@@ -80,7 +75,7 @@ def decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for batch in batches:
         bodies = batch.column(0)
         rows = [row for body in bodies.to_pylist() if body is not None for row in event_rows(body)]
-        yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+        yield pa.RecordBatch.from_pylist(rows, schema=EVENTS)
 
 
 def _rows_of(record: TraceRecord) -> Iterator[dict[str, Any]]:

@@ -16,4 +16,4 @@ if GROUP:
     @dp.append_flow(target="replay")
     def replayed() -> DataFrame:
         dead = dlq.dead_letters(dlq.read_dlq(spark, SOURCE, groups=[GROUP], streaming=True))
-        return replay.prepared(dead.where(WHERE))
+        return replay.prepared(dead.where(WHERE), columns=replay.MESSAGE_COLUMNS)
