@@ -192,7 +192,7 @@ class Broker:
         self._filter_keeper = FilterKeeper(parts.files.consumer_filters, parts.filters)
         self._filter_keeper.load(now_ms)
         store.add_listener(parts.polling.on_queue_grown)
-        topics.listeners.append(lambda table: registrar.announce())
+        topics.listeners.append(registrar.announce)
         settings.listeners.append(self._settings_changed)
         return parts
 

@@ -10,7 +10,7 @@ from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.flags import Perm
 from rocketq.protocol.names import SYSTEM_GROUP_PREFIX, group_fault
 
-GroupListener = Callable[[GroupConfigTable], None]
+GroupListener = Callable[[], None]
 
 BUILTIN_GROUPS: Final = (
     "TOOLS_CONSUMER",
@@ -86,6 +86,5 @@ class GroupTable:
 
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
-        table = self.snapshot()
         for listener in self.listeners:
-            listener(table)
+            listener()

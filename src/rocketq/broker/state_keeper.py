@@ -15,6 +15,8 @@ from rocketq.store import StateFiles
 log = logging.getLogger(__name__)
 
 Save = Callable[[], None]
+MakeSave = Callable[[], Save]
+"""Copies a table as it is now, which takes as long as the table is large: once per write, not once per change."""
 
 
 class StateKeeper:
@@ -32,7 +34,7 @@ class StateKeeper:
         self._saving_offsets = asyncio.Lock()
         self.changes = 0
         self._settled_changes = 0
-        self._unsaved: dict[str, Save] = {}
+        self._unsaved: set[MakeSave] = set()
         self._saving: asyncio.Task[None] | None = None
 
     def load(self) -> None:
@@ -40,8 +42,8 @@ class StateKeeper:
         self._topics.load(self._files.topics.load())
         self._offsets.load(self._files.consumer_offsets.load())
         self._groups.load(self._files.groups.load())
-        self._topics.listeners.append(lambda table: self._note("topics", partial(self._files.topics.save, table)))
-        self._groups.listeners.append(lambda table: self._note("groups", partial(self._files.groups.save, table)))
+        self._topics.listeners.append(partial(self._note, self._topics_save))
+        self._groups.listeners.append(partial(self._note, self._groups_save))
 
     # topics and groups
 
@@ -55,10 +57,16 @@ class StateKeeper:
         while self._settled_changes < target:
             await asyncio.shield(self._save_soon())  # the next change must not wait for who gave up waiting
 
-    def _note(self, table: str, save: Save) -> None:
+    def _note(self, make_save: MakeSave) -> None:
         self.changes += 1
-        self._unsaved[table] = save
+        self._unsaved.add(make_save)
         self._save_soon()
+
+    def _topics_save(self) -> Save:
+        return partial(self._files.topics.save, self._topics.snapshot())
+
+    def _groups_save(self) -> Save:
+        return partial(self._files.groups.save, self._groups.snapshot())
 
     def _save_soon(self) -> asyncio.Task[None]:
         """The write under way, or a new one: one that has ended covers nothing that came behind it."""
@@ -69,12 +77,12 @@ class StateKeeper:
 
     async def _save(self) -> None:
         await asyncio.sleep(0)  # so that all changes of one request go together
-        upto, saves = self.changes, self._unsaved
-        self._unsaved = {}
+        upto, unsaved = self.changes, self._unsaved
+        self._unsaved = set()
         try:
-            await asyncio.to_thread(_run_all, saves.values())
+            await asyncio.to_thread(_run_all, [make_save() for make_save in unsaved])
         except BaseException:
-            self._unsaved = saves | self._unsaved
+            self._unsaved |= unsaved
             raise
         self._settled_changes = upto
 

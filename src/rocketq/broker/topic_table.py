@@ -21,7 +21,7 @@ from rocketq.protocol.names import (
 
 READ_WRITE = int(Perm.READ | Perm.WRITE)
 
-TopicListener = Callable[[TopicConfigTable], None]
+TopicListener = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +164,5 @@ class TopicTable:
 
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
-        table = self.snapshot()
         for listener in self.listeners:
-            listener(table)
+            listener()

@@ -8,7 +8,7 @@ from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
 
 def test_a_group_comes_to_be_when_it_may() -> None:
     groups, told = GroupTable(), []
-    groups.listeners.append(lambda table: told.append(table.data_version.counter))
+    groups.listeners.append(lambda: told.append(groups.data_version.counter))
     assert groups.find("g", auto_create=False, now_ms=1) is None
     assert groups.find("g", auto_create=True, now_ms=1) == GroupConfig(group="g")
     assert groups.find("g", auto_create=False, now_ms=1) is not None

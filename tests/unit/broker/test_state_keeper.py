@@ -94,6 +94,22 @@ def test_changes_during_a_write_are_written_together(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_burst_of_changes_copies_the_table_once(tmp_path: Path) -> None:
+    """Goal: thousands of topics that come to be at once must not cost a copy of all of them each."""
+
+    async def run() -> None:
+        kept, copies = Kept(tmp_path), []
+        snapshot = kept.topics.snapshot
+        kept.topics.snapshot = lambda: copies.append(1) or snapshot()  # type: ignore[method-assign, func-returns-value]
+        for number in range(1_000):
+            kept.add(f"T{number}")
+        await asyncio.wait_for(kept.keeper.settle(), HANG_S)
+        assert len(kept.on_disk()) == 1_000
+        assert len(copies) == 1
+
+    asyncio.run(run())
+
+
 def test_a_change_nobody_waits_for_is_written_too(tmp_path: Path) -> None:
     async def run() -> None:
         kept = Kept(tmp_path)

@@ -104,7 +104,7 @@ def test_what_was_saved_wins_over_what_is_built_in() -> None:
 
 def test_changes_are_told_with_the_table_as_it_is_then() -> None:
     topics, told = table(), []
-    topics.listeners.append(lambda snapshot: told.append((snapshot.data_version.counter, "A" in snapshot.topics)))
+    topics.listeners.append(lambda: told.append((topics.data_version.counter, "A" in topics)))
     create(topics, "A")
     create(topics, "A")
     assert topics.delete("A", "nobody", now_ms=2)
