@@ -68,7 +68,7 @@ class Archive:
         return contents(self._spark.read.parquet(str(self.folder / "rows")))
 
 
-def told(error: BaseException) -> str:
+def told(error: BaseException | None) -> str:
     """The line a user reads last: what Python raised, which Spark follows by a state and its own frames."""
     lines = str(error).splitlines()
     found = [line for line in lines if re.match(r"rocketq\.spark\.errors\.\w+: ", line)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from rocketq.client.core.routes import subscribe_queues
 from rocketq.errors import RocketQError
+from rocketq.protocol.bodies.routes import ClusterTable
 from rocketq.protocol.bodies.topics import TopicList, TopicStats
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.failures import BrokerError, TopicNotFound
@@ -43,9 +44,29 @@ class Catalog:
     def close(self) -> None:
         self._calls.client.close()
 
-    def queues(self, subscription: Subscription, *, missing_topics_pass: bool = False) -> list[QueueKey]:
-        """All readable queues of what is subscribed to, sorted; a topic that is not there is an error, or passed."""
-        return self._calls.patiently(lambda: sorted(self._queues(subscription, missing_topics_pass)))
+    def queues(
+        self, subscription: Subscription, *, known: Iterable[QueueKey] = (), missing_topics_pass: bool = False
+    ) -> list[QueueKey]:
+        """All readable queues of what is subscribed to, sorted. A topic that is not there is an error, or passed.
+
+        NameServers forget a topic when the last of its brokers goes. One of which queues are `known` is not there only
+        if one of their brokers is; otherwise it is away, and left out.
+        """
+        homes = _homes(known)
+        return self._calls.patiently(lambda: sorted(self._queues(subscription, homes, missing_topics_pass)))
+
+    def complete_bounds(self, subscription: Subscription, wanted: Collection[QueueKey]) -> Bounds:
+        """Of all queues there are, among which those that are wanted must be: AwayError when one stays away."""
+
+        def ask() -> Bounds:
+            queues = self._queues(subscription, _homes(wanted), False)
+            found = self._bounds([each for each in queues if self._has_master(each.topic, each.broker_name)])
+            for queue in wanted:
+                if queue not in found:
+                    raise AwayError(f"{queue} is not there at present")
+            return found
+
+        return self._calls.patiently(ask)
 
     def bounds(self, queues: Iterable[QueueKey]) -> Bounds:
         """The (min, max) of each queue; one that its broker does not know is left out: it holds nothing."""
@@ -102,7 +123,9 @@ class Catalog:
 
     # One try each
 
-    def _queues(self, subscription: Subscription, missing_topics_pass: bool) -> list[QueueKey]:
+    def _queues(
+        self, subscription: Subscription, homes: Mapping[str, set[str]], missing_topics_pass: bool
+    ) -> list[QueueKey]:
         if subscription.assigned is not None:
             assigned = subscription.assigned
             return [
@@ -111,20 +134,29 @@ class Catalog:
                 for broker, queue_ids in brokers.items()
                 for queue_id in queue_ids
             ]
-        if subscription.pattern is not None:
-            return [queue for topic in self._matching(subscription.pattern) for queue in self._queues_of(topic, True)]
-        return [queue for topic in subscription.topics for queue in self._queues_of(topic, missing_topics_pass)]
+        is_pattern = subscription.pattern is not None
+        topics = subscription.topics if subscription.pattern is None else self._matching(subscription.pattern)
+        may_miss = missing_topics_pass or is_pattern
+        return [queue for topic in topics for queue in self._queues_of(topic, homes.get(topic, set()), may_miss)]
 
-    def _queues_of(self, topic: str, may_miss: bool) -> list[QueueKey]:
+    def _queues_of(self, topic: str, homes: set[str], may_miss: bool) -> list[QueueKey]:
         try:
             route = self._calls.client.route(topic, fresh=True)
         except TopicNotFound:
             if may_miss:
                 return []
-            raise SparkError(f"topic {topic} does not exist") from None
+            if homes and not homes & self._registered():
+                log.warning("topic %s waits: %s are away", topic, ", ".join(sorted(homes)))
+                return []
+            raise SparkError(f"topic {topic} does not exist, or no broker that has it is there") from None
         except BrokerError as error:
             raise told_of(f"topic {topic}", error) from None
         return [QueueKey(each.topic, each.broker_name, each.queue_id) for each in subscribe_queues(topic, route)]
+
+    def _registered(self) -> set[str]:
+        """The names of all brokers that are there."""
+        answer = self._calls.client.ask(code=RequestCode.GET_BROKER_CLUSTER_INFO)
+        return set(ClusterTable.decode(answer.body).brokers)
 
     def _matching(self, pattern: str) -> list[str]:
         answer = self._calls.client.ask(code=RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
@@ -151,8 +183,11 @@ class Catalog:
     def _spans(self, topic: str, broker: str) -> list[tuple[int, int, int]]:
         try:
             addr = self._calls.client.broker(topic, broker)
+        except RocketQError as error:
+            raise told_of(f"topic {topic} on {broker}", error) from None
+        try:
             answer = self._calls.client.call(addr, TopicStatsRequest(topic=topic))
-        except TopicNotFound:
+        except TopicNotFound:  # said by the broker itself
             return []
         except RocketQError as error:
             raise told_of(f"topic {topic} on {broker}", error) from None
@@ -167,6 +202,14 @@ class Catalog:
             if answer.code == ResponseCode.SUCCESS:
                 found[queue] = OffsetResponse.decode(answer.ext_fields).queue_offset
         return found
+
+
+def _homes(queues: Iterable[QueueKey]) -> dict[str, set[str]]:
+    """The brokers of each topic."""
+    homes: dict[str, set[str]] = {}
+    for queue in queues:
+        homes.setdefault(queue.topic, set()).add(queue.broker_name)
+    return homes
 
 
 def as_offsets(bounds: Bounds) -> Offsets:

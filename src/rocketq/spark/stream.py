@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -72,7 +72,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        begin, bounds = Offsets.from_tree(start), self._held()
+        begin = Offsets.from_tree(start)
+        bounds = self._held(begin)
         rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(begin, bounds)
         step = self._progress().next(begin, bounds, _now_ms(), rows_max)
         if step.lost and self._options.fail_on_data_loss:
@@ -132,15 +133,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._steps = StreamSteps(self._options.limits, _now_ms())
         return self._steps
 
-    def _queues(self) -> list[QueueKey]:
+    def _queues(self, known: Iterable[QueueKey] = ()) -> list[QueueKey]:
         passes = not self._options.fail_on_data_loss
-        return self._driver().queues(self._options.subscription, missing_topics_pass=passes)
+        return self._driver().queues(self._options.subscription, known=known, missing_topics_pass=passes)
 
-    def _held(self) -> Bounds:
+    def _held(self, begin: Offsets) -> Bounds:
         """Of all queues whose brokers answer; the others keep their place until they do, except in a run that ends:
         it has promised to read what they hold."""
-        ask = self._driver().bounds if self._progress().is_pinned else self._driver().reachable_bounds
-        found = ask(self._queues())
+        target = self._progress().target
+        if target is not None and self._options.fail_on_data_loss:
+            found = self._driver().complete_bounds(self._options.subscription, target)
+        else:
+            found = self._driver().reachable_bounds(self._queues(begin))
         self._known = {**self._known, **found}
         return found
 

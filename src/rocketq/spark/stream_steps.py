@@ -26,15 +26,12 @@ class StreamSteps:
     def __init__(self, limits: Limits, now_ms: int) -> None:
         self._limits = limits
         self._last_batch_ms = now_ms
-        self._target: Offsets | None = None
-
-    @property
-    def is_pinned(self) -> bool:
-        return self._target is not None
+        self.target: Offsets | None = None
+        """Of a run that ends: as far as it reads."""
 
     def pin(self, bounds: Bounds) -> None:
         """What is there now is all this run will read."""
-        self._target = Offsets.of((queue, high) for queue, (_, high) in bounds.items())
+        self.target = Offsets.of((queue, high) for queue, (_, high) in bounds.items())
 
     def next(self, start: Offsets, bounds: Bounds, now_ms: int, rows_max: int | None = None) -> Step:
         """At most as far as the target and `rows_max` allow; `start` itself when there is nothing to do.
@@ -56,16 +53,16 @@ class StreamSteps:
         return Step(end.merged(new), tuple(sorted(lost, key=lambda each: each.queue)))
 
     def _may_read(self, queue: QueueKey) -> bool:
-        return self._target is None or queue in self._target
+        return self.target is None or queue in self.target
 
     def _reach(self, queue: QueueKey, at: int, bounds: Bounds) -> int:
         """How far a queue may be read."""
         high = bounds[queue][1] if queue in bounds else at
-        return high if self._target is None else max(at, min(high, self._target.get(queue, at)))
+        return high if self.target is None else max(at, min(high, self.target.get(queue, at)))
 
     def _should_wait(self, waiting: int, now_ms: int) -> bool:
         """For more rows, but not too long, and never in a run that ends."""
-        if self._limits.rows_min is None or self._target is not None:
+        if self._limits.rows_min is None or self.target is not None:
             return False
         return waiting < self._limits.rows_min and now_ms - self._last_batch_ms < self._limits.delay_max_ms
 

@@ -65,10 +65,18 @@ def test_queues_of_topics_patterns_and_assignments(
 
 def test_a_topic_that_is_not_there_is_one_line(catalog_of: CatalogOf, rocketq_cluster: EmbeddedCluster) -> None:
     catalog = catalog_of(rocketq_cluster)
-    with pytest.raises(SparkError, match=r"^topic Missing does not exist$"):
+    with pytest.raises(SparkError, match=r"^topic Missing does not exist, or no broker that has it is there$"):
         catalog.queues(Subscription(topics=("Missing",)))
     assert catalog.queues(Subscription(topics=("Missing",)), missing_topics_pass=True) == []
-    assert catalog.bounds([QueueKey("Missing", "broker-0", 0)]) == {}
+    known = [QueueKey("Missing", "broker-0", 0)]
+    with pytest.raises(SparkError, match="topic Missing does not exist"):
+        catalog.queues(Subscription(topics=("Missing",)), known=known)
+    elsewhere = [QueueKey("Missing", "broker-9", 0)]
+    assert catalog.queues(Subscription(topics=("Missing",)), known=elsewhere) == []
+    with pytest.raises(AwayError, match="Missing queue 0 of broker-9 is not there at present"):
+        catalog.complete_bounds(Subscription(topics=("Missing",)), elsewhere)
+    with pytest.raises(AwayError, match="topic Missing on broker-0: TOPIC_NOT_EXIST"):
+        catalog.bounds(known)
 
 
 def test_times_are_found_to_the_message(

@@ -15,7 +15,7 @@ from rocketq.errors import RemotingError, RocketQError, UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import failure_of
+from rocketq.protocol.failures import TopicNotFound, failure_of
 from rocketq.protocol.flags import ExpressionType, PullFlag
 from rocketq.protocol.headers.pull import PullRequest, PullResponse
 from rocketq.protocol.requests import make_request
@@ -89,7 +89,11 @@ class QueueReader:
             while not self._ahead.is_done:
                 try:
                     self._advance()
-                except (RemotingError, NoQueueError) as error:
+                except (
+                    RemotingError,
+                    NoQueueError,
+                    TopicNotFound,
+                ) as error:  # a NameServer forgets with the last broker
                     self._bear(error)
                 yield from self._ahead.ready()
         finally:

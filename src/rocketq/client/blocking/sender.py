@@ -22,7 +22,7 @@ from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.command import Command
+from rocketq.protocol.command import Command, HeaderForm
 from rocketq.protocol.failures import MessageIllegal, TopicNotFound, failure_of
 from rocketq.protocol.frame import encode_command
 from rocketq.protocol.headers.send import SendRequest
@@ -43,7 +43,7 @@ class Parcel:
     """
 
     topic: str
-    body: bytes | bytearray
+    body: bytes
     properties: str = ""
     is_batch: bool
     sys_flag: int = 0
@@ -99,7 +99,7 @@ class ParcelSender:
         self._flying: Counter[MessageQueue] = Counter()
         self._choice = RoundRobin(int.from_bytes(os.urandom(2), "big"))  # many short-lived senders spread
         self._targets: dict[str, _Target] = {}
-        self._templates: dict[tuple[str, str, bool], SendTemplate] = {}
+        self._templates: dict[tuple[str, str], SendTemplate] = {}
         probe = make_request(None, opaque=0, code=RequestCode.SEND_MESSAGE_V2)
         self._is_plain = client.signed(probe) is probe
 
@@ -238,10 +238,10 @@ class ParcelSender:
 
     def _frame(self, parcel: Parcel, queue: MessageQueue, code: RequestCode) -> Callable[[int], bytes]:
         born_ms = time.time_ns() // 1_000_000
-        if not self._is_plain:
+        if parcel.is_batch or not self._is_plain:
             command = self._client.signed(self._command(parcel, queue, code, born_ms))
             return lambda opaque: encode_command(replace(command, opaque=opaque))
-        key = (queue.topic, queue.broker_name, parcel.is_batch)
+        key = (queue.topic, queue.broker_name)
         template = self._templates.get(key)
         if template is None:
             template = self._templates[key] = SendTemplate(
@@ -252,7 +252,7 @@ class ParcelSender:
                 template_topic=AUTO_CREATE_TOPIC,
                 new_topic_queues=NEW_TOPIC_QUEUES,
             )
-        outgoing = Outgoing(parcel.body, parcel.sys_flag, parcel.properties, "")  # type: ignore[arg-type]
+        outgoing = Outgoing(parcel.body, parcel.sys_flag, parcel.properties, "")
         return lambda opaque: template.frame(opaque, queue.queue_id, born_ms, outgoing)
 
     def _command(self, parcel: Parcel, queue: MessageQueue, code: RequestCode, born_ms: int) -> Command:
@@ -268,4 +268,5 @@ class ParcelSender:
             batch=parcel.is_batch,
             broker_name=queue.broker_name,
         )
-        return make_request(request, opaque=0, code=code, body=bytes(parcel.body))
+        form = HeaderForm.BINARY if parcel.is_batch else HeaderForm.JSON  # the id of each message is in the answer
+        return make_request(request, opaque=0, code=code, body=parcel.body, form=form)
