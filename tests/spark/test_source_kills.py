@@ -20,7 +20,7 @@ from rocketq.errors import RocketQError
 from rocketq.testing import EmbeddedCluster
 from tests.spark.filling import Filler, Place
 from tests.spark.killable import BrokerProcess, kill_all_below
-from tests.spark.reading import Archive, bodies, contents, reading
+from tests.spark.reading import Archive, bodies, contents, reading, told
 
 pytestmark = pytest.mark.slow
 
@@ -129,12 +129,15 @@ def test_brokers_killed_in_the_middle_of_a_stream(
     sender = Sender(filler, topic)
     sender.start()
     try:
+        while not any(progress.numInputRows for progress in query.recentProgress):
+            assert query.isActive, told(query.exception())
+            time.sleep(0.2)
         for kill in range(KILLS):
             time.sleep(1 + kill % 3 * 0.4)
             broker.kill()
             time.sleep(0.3 * (kill % 2))
             broker.start()
-            assert query.isActive, query.exception()
+            assert query.isActive, told(query.exception())
         time.sleep(1)
     finally:
         sender.stopping.set()

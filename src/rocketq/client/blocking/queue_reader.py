@@ -89,11 +89,7 @@ class QueueReader:
             while not self._ahead.is_done:
                 try:
                     self._advance()
-                except (
-                    RemotingError,
-                    NoQueueError,
-                    TopicNotFound,
-                ) as error:  # a NameServer forgets with the last broker
+                except (RemotingError, NoQueueError, TopicNotFound) as error:  # a topic goes with its last broker
                     self._bear(error)
                 yield from self._ahead.ready()
         finally:
