@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ COMMIT_STEPS = ("before the manifest", "after the manifest", "between two ends",
 class Plan:
     """A file with the steps to die at, in order: whoever comes to the first one takes it off and dies.
 
-    `how` is "raise", "kill" (this process) or "kill all" (the process group, and with it the driver).
+    `how` is "raise", "kill" (this process), "kill all" (the driver with its JVM, a process group, and this
+    process) or "kill broker" (whoever came here goes on); files beside the plan say whom.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -53,9 +55,23 @@ class Plan:
         draft.rename(self._path)
         if plan["how"] == "raise":
             raise RuntimeError(f"planned: {step}")
+        if plan["how"] == "kill broker":
+            kill_once(self._path.with_suffix(".broker"))
+            return
         if plan["how"] == "kill all":
-            os.killpg(os.getpgid(0), signal.SIGKILL)
+            os.killpg(int(self._path.with_suffix(".driver").read_text()), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_once(pid_file: Path) -> None:
+    """Kill who is serving; its successor, once it serves, writes the file anew."""
+    until = time.monotonic() + 60
+    while not pid_file.exists():
+        assert time.monotonic() < until, "no broker serves"
+        time.sleep(0.05)
+    pid = int(pid_file.read_text())
+    pid_file.unlink()
+    os.kill(pid, signal.SIGKILL)
 
 
 class FaultySource(DefaultSource):

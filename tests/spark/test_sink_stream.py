@@ -36,6 +36,10 @@ class Stream:
         self._files = 0
         (folder / "input").mkdir()
 
+    def aim_at(self, name_servers: str) -> None:
+        """Another cluster than the one all tests share."""
+        self._names = name_servers
+
     def add(self, files: int) -> None:
         for _ in range(files):
             lines = "".join(f"{self._files}-{row}\n" for row in range(ROWS))

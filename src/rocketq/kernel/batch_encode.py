@@ -132,7 +132,7 @@ class BatchEncoder:
             self._known_len[position] = -1
 
     def make_room(self, size: cython.Py_ssize_t):
-        """A new buffer, at least so large; what was encoded before is whoever's took it."""
+        """A new buffer, so large."""
         chars: cython.uchar[::1]
         self.out = bytearray(size + 1)
         self._room = size
@@ -146,13 +146,15 @@ class BatchEncoder:
         self, row: cython.Py_ssize_t, stop: cython.Py_ssize_t, bytes_max: cython.Py_ssize_t, extra: cython.Py_ssize_t
     ):
         """Elements of the rows from `row` on, until they would need more than `bytes_max`, each with `extra` bytes on
-        top that its broker adds; at least one. Returns the next row; `out` holds `used` bytes of `count` elements."""
+        top that its broker adds; at least one. Returns the next row; `out` holds `used` bytes of `count` elements,
+        until the next call."""
         fault: cython.int
         size: cython.Py_ssize_t
         taken: cython.Py_ssize_t = 0
         if self.body is None:
             raise ValueError("there is no column of bodies")
-        self.make_room(bytes_max)
+        if bytes_max > self._room:
+            self.make_room(bytes_max)
         self.used = self.count = 0
         self.faults = []
         while row < stop:

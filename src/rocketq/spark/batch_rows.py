@@ -69,7 +69,7 @@ class BadRow:
 class Elements:
     """Encoded rows, one after the other as a batch send carries them; `rows` are theirs."""
 
-    data: bytearray
+    data: bytes
     rows: Sequence[Row]
 
     def halves(self) -> tuple[Elements, Elements]:
@@ -237,7 +237,7 @@ class LaneEncoder:
                 for at, code in faulty.items()
             ]
             numbers = [self._numbers[at] for at in range(first, self._at) if at not in faulty]
-        data = encoder.out[: encoder.used]
+        data = bytes(memoryview(encoder.out)[: encoder.used])
         return Elements(data, Rows(self._batch, self._first, numbers)), bad
 
     @property

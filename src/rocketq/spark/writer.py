@@ -89,6 +89,7 @@ class TaskWriter:
         )
         self.sender = ParcelSender(client, settings, on_refused=self._refused, on_stored=self._stored)
         self._spreader = Spreader(options.topic, self.sender.queues)
+        self._encoders: list[BatchEncoder] = []
         self.written = Written()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
@@ -120,8 +121,11 @@ class TaskWriter:
         spread = self._spreader.spread(batch, ordinal)
         for bad in spread.bad:
             self._put_all(self._judged(bad))
+        while len(self._encoders) < len(spread.lanes):
+            self._encoders.append(self._encoder())
         lanes = [
-            (lane, LaneEncoder(batch, numbers, ordinal, self._encoder())) for lane, numbers in spread.lanes.items()
+            (lane, LaneEncoder(batch, numbers, ordinal, encoder))
+            for (lane, numbers), encoder in zip(spread.lanes.items(), self._encoders, strict=False)
         ]
         rows_max = {lane: self._rows_max(lane, len(numbers)) for lane, numbers in spread.lanes.items()}
         while lanes:  # in turns, so that one queue does not wait for another
