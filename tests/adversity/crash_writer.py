@@ -35,6 +35,8 @@ def crash_config(root: Path, mode: str) -> StoreConfig:
         message_bytes_max=8000,
         flush_type=FlushType.SYNC_FLUSH if mode == "sync" else FlushType.ASYNC_FLUSH,
         transient_buffer=mode == "transient",
+        queue_extensions=mode == "extended",
+        extension_file_bytes=250,
         flush_interval_ms=2,
         commit_interval_ms=2,
         commit_thorough_interval_ms=2,
@@ -44,10 +46,17 @@ def crash_config(root: Path, mode: str) -> StoreConfig:
     )
 
 
+def open_store(root: Path, mode: str) -> Store:
+    """Extensions, where there are any, have the message's own keys for a bitmap: a reader can tell whose they are."""
+    store = Store.open(crash_config(root, mode))
+    store.calculate_bitmaps(lambda topic, properties, store_ms: properties)
+    return store
+
+
 def write(root: Path, mode: str, seed: int, first: int, limit: int) -> None:
     """Append `limit` messages or so, saying each; then wait to be killed."""
     source = random.Random(f"{seed}/{first}")
-    store = Store.open(crash_config(root, mode))
+    store = open_store(root, mode)
     number = first
     while number < first + limit:
         topic, queue_id = source.choice(TOPICS), source.randrange(2)
@@ -65,7 +74,7 @@ def write(root: Path, mode: str, seed: int, first: int, limit: int) -> None:
             store.save_recovery_point()
         if source.randrange(60) == 0:
             store.close()
-            store = Store.open(crash_config(root, mode))
+            store = open_store(root, mode)
     while True:
         say(f"idle {store.acknowledged_to}")
         signal.sigtimedwait([], 0.02)  # a pause that a kill ends

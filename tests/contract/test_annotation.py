@@ -99,6 +99,7 @@ ALLOWED = [
     Allowed(r"self\.(misfit|cross)\(", 32, "the owner's call, for records that are out of the ordinary"),
     Allowed(r"self\.touched\.append\(queue\)", 8, "a list of queues, once per queue and wake-up"),
     Allowed(r"\btags_code_of\(", 6, "may fail, so its error is asked for"),
+    Allowed(r"queue\.extend\(", 6, "the same, where units are extended"),
     Allowed(r"delays_ms", 30, "only units of the schedule topic look at the list of delays"),
     Allowed(
         r"self\.index = put_keys\(|^self\.(index|roll_index|_spans),|self\.index, self\.roll_index,", 6, "references"

@@ -191,6 +191,11 @@ class Broker:
         self._keeper.load()
         self._filter_keeper = FilterKeeper(parts.files.consumer_filters, parts.filters)
         self._filter_keeper.load(now_ms)
+        parts.filters.clean(now_ms, config.dead_filter_ms_max)
+        parts.filters.distrust_until(store.points.last_store_ms)
+        store.calculate_bitmaps(
+            lambda *message: parts.filters.bitmap(*message) if settings.config.filter_bitmaps else b""
+        )
         store.add_listener(parts.polling.on_queue_grown)
         topics.listeners.append(registrar.announce)
         settings.listeners.append(self._settings_changed)

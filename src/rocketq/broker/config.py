@@ -23,14 +23,13 @@ TLS_PREFIX: Final = "tls."
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "adminBrokerThreadPoolNums": "16",
     "aclEnable": "false",
+    "bitMapLengthConsumeQueueExt": "112",
     "brokerIP2": "",
     "brokerRole": "ASYNC_MASTER",
     "clientCallbackExecutorThreads": "2",
     "clientManageThreadPoolNums": "32",
     "consumerManageThreadPoolNums": "32",
     "diskFallRecorded": "true",
-    "enableCalcFilterBitMap": "false",
-    "enableConsumeQueueExt": "false",
     "endTransactionThreadPoolNums": "24",
     "fetchNamesrvAddrByAddressServer": "false",
     "filterServerNums": "0",
@@ -109,6 +108,7 @@ class BrokerConfig:
 
     property_filter: bool = option("enablePropertyFilter", False)
     retry_filter: bool = option("filterSupportRetry", False)
+    filter_bitmaps: bool = option("enableCalcFilterBitMap", False)
     filter_groups_expected: int = option("expectConsumerNumUseFilter", GROUPS_EXPECTED)
     filter_error_percent_max: int = option("maxErrorRateOfBloomFilter", ERROR_PERCENT)
     dead_filter_ms_max: int = option("filterDataCleanTimeSpan", 24 * 3_600_000)

@@ -42,6 +42,8 @@ class ConsumerFilters:
     def __init__(self, geometry: BloomGeometry) -> None:
         self._geometry = geometry
         self._groups: dict[str, dict[str, ConsumerFilter]] = {}
+        self._by_topic: dict[str, tuple[ConsumerFilter, ...]] = {}
+        self._newest_ms = 0
         self.changes = 0
 
     def get(self, group: str, topic: str) -> ConsumerFilter | None:
@@ -68,6 +70,7 @@ class ConsumerFilters:
             gone = [each for each in filters.values() if each.is_dead and now_ms - each.dead_ms >= keep_ms]
             for each in gone:
                 del filters[each.topic]
+                self._judge_no_more(each)
                 self.changes += 1
             if not filters:
                 del self._groups[group]
@@ -84,8 +87,12 @@ class ConsumerFilters:
         made = self._make(group, subscription, now_ms)
         self.changes += made is not None or known is not None
         if made is not None:
+            self._judge(made)
+            # Bitmaps without its bits were made up to now, whatever the clock says.
+            made.born_ms = max(now_ms, self._newest_ms)
             self._groups.setdefault(group, {})[subscription.topic] = made
         elif known is not None:  # the client shall hear that its new expression is bad, not get messages by the old
+            self._judge_no_more(known)
             del self._groups[group][subscription.topic]
 
     def _make(self, group: str, subscription: Subscription, now_ms: int) -> ConsumerFilter | None:
@@ -111,6 +118,37 @@ class ConsumerFilters:
             known.dead_ms = max(now_ms, known.born_ms)
             self.changes += 1
 
+    # bitmaps
+
+    def bitmap(self, topic: str, properties: bytes, store_ms: int) -> bytes:
+        """The bits of all groups whose condition a message meets; nothing when there are none. Those of groups that
+        have gone count: they may be back. For one message at a time, while others register from another thread."""
+        self._newest_ms = max(self._newest_ms, store_ms)  # before the conditions are looked at
+        filters = self._by_topic.get(topic)
+        if filters is None:
+            return b""
+        return self._geometry.bitmap(each.positions for each in filters if each.program.matches(properties))
+
+    def may_match(self, known: ConsumerFilter, bitmap: bytes, store_ms: int) -> bool:
+        """False when a stored message's bitmap says that it does not meet a condition. It says nothing about those that
+        came after the message."""
+        return store_ms <= known.born_ms or self._geometry.may_match(bitmap, known.positions)
+
+    def distrust_until(self, store_ms: int) -> None:
+        """Messages up to this time were stored before anything was heard from groups."""
+        self._newest_ms = max(self._newest_ms, store_ms)
+
+    def _judge(self, made: ConsumerFilter) -> None:
+        others = (each for each in self._by_topic.get(made.topic, ()) if each.group != made.group)
+        self._by_topic[made.topic] = (*others, made)
+
+    def _judge_no_more(self, gone: ConsumerFilter) -> None:
+        left = tuple(each for each in self._by_topic.get(gone.topic, ()) if each is not gone)
+        if left:
+            self._by_topic[gone.topic] = left
+        else:
+            self._by_topic.pop(gone.topic, None)
+
     # on disk
 
     def load(self, table: ConsumerFilterTable, now_ms: int) -> None:
@@ -130,6 +168,7 @@ class ConsumerFilters:
             if made is not None:
                 made.dead_ms = each.dead_ms or max(each.born_ms, now_ms - RETURN_MS)
                 self._groups.setdefault(each.group, {})[each.topic] = made
+                self._judge(made)
 
     def _fits(self, bloom: BloomPositions | None) -> bool:
         geometry = self._geometry

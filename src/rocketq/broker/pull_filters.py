@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rocketq.broker.consumer_filters import ConsumerFilters
+from rocketq.broker.consumer_filters import ConsumerFilter, ConsumerFilters
 from rocketq.broker.tag_filter import is_tag_filter, subscription_of, tag_codes
 from rocketq.filter import BadExpressionError, compile_sql
 from rocketq.kernel.filter_program import FilterProgram
@@ -16,15 +16,18 @@ from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import RETRY_PREFIX, Property
 from rocketq.protocol.properties import decode_properties
 from rocketq.remoting import Refusal
-from rocketq.store.queries import RecordFilter
+from rocketq.store.consume_queue_ext import Extension
+from rocketq.store.queries import ExtensionFilter, RecordFilter
 
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """Hashes of tags that queue entries are compared with, and a look at the record; None lets all through."""
+    """Hashes of tags that queue entries are compared with, a look at their extensions (which may know that the one at
+    the record will be in vain), and a look at the record; None lets all through."""
 
     tag_codes: frozenset[int] | None = None
     records: RecordFilter | None = None
+    extensions: ExtensionFilter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,8 @@ def known_filter(
         remark = f"the broker knows an older condition of {header.group} for {header.topic}"
         raise Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
     _require_enabled(subscription.expression_type, rules)
-    return _by_program(known.program, header, filters, rules)
+    found = _by_program(known.program, header, filters, rules)
+    return replace(found, extensions=BitmapCheck(known, filters)) if found.records is known.program else found
 
 
 def compile_checked(expression_type: str | None, expression: str | None, rules: FilterRules) -> FilterProgram:
@@ -88,6 +92,17 @@ def _by_program(
     if rules.for_retries and header.topic.startswith(RETRY_PREFIX):
         return PullFilter(records=RetryFilter(header.topic.removeprefix(RETRY_PREFIX), filters))
     return PullFilter(records=program)
+
+
+@dataclass(frozen=True, slots=True)
+class BitmapCheck:
+    """Messages whose bitmap says that they do not meet the group's condition are not looked at."""
+
+    known: ConsumerFilter
+    filters: ConsumerFilters
+
+    def __call__(self, extension: Extension) -> bool:
+        return self.filters.may_match(self.known, extension.bitmap, extension.store_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,7 @@ class Appender:
         prepared_offset,
     ):
         size: cython.Py_ssize_t
+        code: cython.longlong
         kind: cython.int = sys_flag & 0xC
         queued: cython.bint = kind == 0 or kind == 0x8
         sys_flag = (
@@ -185,7 +186,10 @@ class Appender:
         )
         self._spans.scan(properties, properties_at, properties_at + properties_len)
         if queued:
-            queue.put(self.log_offset, size, tags_code_of(queue, self._spans, properties, store_ms, self.delays_ms))
+            code = tags_code_of(queue, self._spans, properties, store_ms, self.delays_ms)
+            if queue.extends:
+                code = queue.extend(code, store_ms, properties, properties_at, properties_len)
+            queue.put(self.log_offset, size, code)
             self.touch(queue)
         if self.index is not None and kind != 0xC:
             self.index = put_keys(

@@ -22,7 +22,8 @@ class QueueTail:
     """The writing end of one queue: the file its next unit goes to, and how far that is safe.
 
     `room_end` is the queue offset up to which the file's blocks are reserved; the owner (a ConsumeQueue) moves it and
-    attaches the next file. `log_end` is the end of the last record this queue knows.
+    attaches the next file. `log_end` is the end of the last record this queue knows. `extensions` looks up what units
+    point to that hold an address in place of a tags code; with `extends` it makes one for every new unit.
     """
 
     def __init__(self, topic, queue_id, owner):
@@ -37,6 +38,8 @@ class QueueTail:
         self.next_offset = 0
         self.log_end = 0
         self.touched = False
+        self.extensions = None
+        self.extends = False
 
     def attach(self, units: MappedBuffer, room_end):
         """Write to this file from now on; `units.base` is the queue offset of its first unit."""
@@ -62,6 +65,20 @@ class QueueTail:
         self.log_end = log_offset + size
         self.next_offset += 1
 
+    def extend(self, tags_code, store_ms, properties, at, length):
+        """What to put in place of a tags code, when units are extended; the record is in the log already, so this must
+        not fail."""
+        if cython.compiled:
+            return self.extensions.extend(tags_code, store_ms, properties[at : at + length])
+        else:
+            return self.extensions.extend(tags_code, store_ms, bytes(properties[at : at + length]))
+
+    def agrees(self, address, tags_code, store_ms, distrust):
+        """Whether an address leads to an extension for this tags code and time."""
+        if not is_address(address) or self.extensions is None:
+            return False
+        return self.extensions.agrees(address, tags_code, store_ms, distrust)
+
     def put_next(self, log_offset, size, tags_code):
         """put() for callers in Python."""
         self.put(log_offset, size, tags_code)
@@ -77,6 +94,11 @@ def tags_code_of(queue, spans, p, store_ms, delays_ms):
     if spans.tags_at < 0:
         return 0
     return signed_i32(java_hash(0, p, spans.tags_at, spans.tags_end))
+
+
+def is_address(tags_code):
+    """Whether a unit holds the address of an extension in place of a tags code: less than any 32-bit number."""
+    return tags_code >> 31 < -1
 
 
 def unit_at(units: MappedBuffer, index: cython.Py_ssize_t):

@@ -4,8 +4,9 @@ from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.filter_program cimport TRUE, FilterProgram
 from rocketq.kernel.records cimport BAD_CRC, MESSAGE, RecordView
 
-from rocketq.kernel.queue_units cimport QueueTail
+from rocketq.kernel.queue_units cimport QueueTail, is_address
 
+cdef bint may_extend_to(QueueTail queue, long long code, object tag_codes) except -1
 cdef bint is_of_queue(const unsigned char* p, RecordView view, QueueTail queue, long long queue_offset) noexcept
 
 cpdef enum:

@@ -8,7 +8,7 @@ if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.filter_program import TRUE, FilterProgram
     from rocketq.kernel.primitives import copy_bytes, equal_bytes, load_i32, load_i64
-    from rocketq.kernel.queue_units import QueueTail
+    from rocketq.kernel.queue_units import QueueTail, is_address
     from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
 
     # What read() answers.
@@ -154,6 +154,7 @@ class QueueRead:
         """
         index: cython.Py_ssize_t
         log_offset: cython.longlong
+        code: cython.longlong
         size: cython.int
         at: cython.Py_ssize_t
         state: cython.int
@@ -175,11 +176,12 @@ class QueueRead:
             if self.is_full(limits, log_offset, size):
                 break
             self.last_log_offset = log_offset
-            if tag_codes is not None and load_i64(units.p, index * 20 + 12) not in tag_codes:
+            code = load_i64(units.p, index * 20 + 12)
+            if tag_codes is not None and code not in tag_codes and not may_extend_to(queue, code, tag_codes):
                 self.filtered += 1
                 self.scanned += 1
                 continue
-            if unit_filter is not None and not unit_filter(load_i64(units.p, index * 20 + 12)):
+            if unit_filter is not None and not unit_filter(code):
                 self.filtered += 1
                 self.scanned += 1
                 continue
@@ -241,6 +243,13 @@ class QueueRead:
             segment = self._segments[index]
             copy_bytes(target, at, segment.p, self._taken_offset[index] - segment.base, self._taken_size[index])
             at += self._taken_size[index]
+
+
+def may_extend_to(queue, code, tag_codes):
+    """Whether a unit may have one of these tags in its extension; it may when that cannot be found."""
+    if not is_address(code):
+        return False
+    return queue.extensions is None or queue.extensions.has_one_of(code, tag_codes)
 
 
 def is_of_queue(p, view, queue, queue_offset):

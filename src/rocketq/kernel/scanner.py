@@ -169,6 +169,7 @@ class Scanner:
 
     def dispatch_unit(self, p, queue):
         at: cython.Py_ssize_t
+        held: cython.longlong
         code: cython.longlong = tags_code_of(queue, self._spans, p, self.view.store_ms, self.delays_ms)
         if self.view.queue_offset != queue.next_offset or queue.next_offset < 0:
             self.misfit(queue, self.view.queue_offset, self.view.log_offset, self.view.size, code)
@@ -178,16 +179,19 @@ class Scanner:
         if queue.next_offset >= queue.file_end:
             queue.owner.attach_file()
         at = (queue.next_offset - queue.file_first) * 20
+        held = load_i64(queue.p, at + 12)
         if (
             load_i64(queue.p, at) == self.view.log_offset
             and load_i32(queue.p, at + 8) == self.view.size
-            and load_i64(queue.p, at + 12) == code
+            and (held == code or queue.agrees(held, code, self.view.store_ms, self.distrust))
         ):
             queue.log_end = self.view.log_offset + self.view.size
             queue.next_offset += 1
         elif self.compare_only or load_i32(queue.p, at + 8) > 0:
             self.misfit(queue, self.view.queue_offset, self.view.log_offset, self.view.size, code)
         else:
+            if queue.extends:
+                code = queue.extend(code, self.view.store_ms, p, self.view.properties_at, self.view.properties_len)
             queue.put(self.view.log_offset, self.view.size, code)
         if not queue.touched:
             queue.touched = True

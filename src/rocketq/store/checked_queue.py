@@ -10,6 +10,7 @@ from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.queue_units import QueueTail, unit_at
 from rocketq.store.config import UNIT_BYTES
 from rocketq.store.disk import Disk
+from rocketq.store.queue_extensions import FOLDER, QueueExtensions
 from rocketq.store.segments import SegmentDirectory
 
 
@@ -26,6 +27,9 @@ class CheckedQueue:
         self._mapped: dict[int, MappedBuffer] = {}
         self.tail = QueueTail(topic.encode(), queue_id, self)
         self.tail.next_offset = -1
+        extensions = path.parents[2] / FOLDER / topic / str(queue_id)
+        if extensions.is_dir():
+            self.tail.extensions = QueueExtensions(extensions, 1, disk, writable=False)
         self.first_seen: int | None = None
         self.lacking = 0
 

@@ -15,6 +15,7 @@ from rocketq.protocol.config_text import parse_value
 
 PAGE_BYTES = 4096
 UNIT_BYTES = 20
+EXTENSION_FILE_BYTES_MIN = 64
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 _SPAN_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -61,6 +62,8 @@ class StoreConfig:
     index_slots: int = option("maxHashSlotNum", 5_000_000)
     index_units: int = option("maxIndexNum", 20_000_000)
     index_enabled: bool = option("messageIndexEnable", True)
+    queue_extensions: bool = option("enableConsumeQueueExt", False)
+    extension_file_bytes: int = option("mappedFileSizeConsumeQueueExt", 48 << 20)
     message_bytes_max: int = live("maxMessageSize", 4 << 20)
     delay_levels: str = option("messageDelayLevel", DEFAULT_DELAY_LEVELS)
 
@@ -110,6 +113,8 @@ class StoreConfig:
         require(self.segment_bytes <= 0x7FFFFFFF, "mappedFileSizeCommitLog must stay below 2 GiB")
         require(self.segment_bytes % PAGE_BYTES == 0, "mappedFileSizeCommitLog must be whole pages of 4096 bytes")
         require(self.queue_file_bytes >= UNIT_BYTES, "mappedFileSizeConsumeQueue must hold at least one unit")
+        require(self.extension_file_bytes >= EXTENSION_FILE_BYTES_MIN, "mappedFileSizeConsumeQueueExt is too small")
+        require(self.extension_file_bytes <= 0x7FFFFFFF, "mappedFileSizeConsumeQueueExt must stay below 2 GiB")
         require(self.index_slots >= 1, "maxHashSlotNum must be at least 1")
         require(self.index_units >= 2, "maxIndexNum must be at least 2")
         require(

@@ -20,13 +20,19 @@ from rocketq.kernel.queue_units import (
 )
 from rocketq.store.commit_log import LogRange
 from rocketq.store.config import PAGE_BYTES, UNIT_BYTES
+from rocketq.store.consume_queue_ext import is_address
 from rocketq.store.digests import Digest
 from rocketq.store.disk import Disk
+from rocketq.store.queue_extensions import QueueExtensions
 from rocketq.store.segments import SegmentDirectory
 
 RESERVE_BYTES_MIN = PAGE_BYTES
 RESERVE_BYTES_MAX = 256 << 10
 UNKNOWN = -1
+
+# Addresses stand where 32-bit hashes (first byte 0 or 255) and times (0) do.
+_TAGS_CODE_AT = 12
+_ADDRESS_HEAD = b"\x80"
 
 # First unit of a new file until its first message: no size, so no unit for us; a log offset beyond any log, so that
 # Apache's brokers drop the file when a crash left it empty (they would take zeros for a message).
@@ -55,6 +61,11 @@ class ConsumeQueue:
         self._reserved: dict[int, int] = {}
         self._swept_offset = UNKNOWN
         self._digests: dict[int, tuple[int, int]] = {}
+
+    @property
+    def extensions(self) -> QueueExtensions | None:
+        """What the addresses lead to that units may hold in place of tags codes."""
+        return cast(QueueExtensions | None, self.tail.extensions)
 
     def __repr__(self) -> str:
         return f"{self.topic}/{self.queue_id}"
@@ -121,6 +132,8 @@ class ConsumeQueue:
             if self.tail.units is self._mapped[start]:
                 self.tail.detach()
             del self._mapped[start]
+        if self.extensions is not None:
+            self.extensions.drop_idle_mappings()
         self._used.clear()
         self._swept_offset = self.tail.next_offset
 
@@ -128,6 +141,8 @@ class ConsumeQueue:
         """The store is closed: let go of all mappings."""
         self.tail.detach()
         self._mapped.clear()
+        if self.extensions is not None:
+            self.extensions.release()
 
     def _forget(self, start: int) -> None:
         self._reserved.pop(start, None)
@@ -275,6 +290,8 @@ class ConsumeQueue:
         self.min_offset = min(self.min_offset, queue_offset)
         last = self.last_unit() if queue_offset > self.min_offset else None
         self.tail.log_end = _unit_end(last) if last is not None else 0
+        if self.extensions is not None:
+            self.extensions.settle(self.last_address())
         return cleared
 
     def truncate(self, log_end: int) -> int:
@@ -304,6 +321,52 @@ class ConsumeQueue:
             removed += 1
         return removed
 
+    # Extensions
+
+    def last_address(self) -> int | None:
+        """The last address that a unit holds in place of its tags code."""
+        for start in reversed(list(self.files)):
+            first = start // UNIT_BYTES
+            found = self._high_bytes(first, min(first + self.units_per_file, self.end_offset)).rfind(_ADDRESS_HEAD)
+            if found >= 0:
+                return self._tags_code(first + found)
+        return None
+
+    def first_address(self) -> int | None:
+        """The first one of a message that exists."""
+        for start in self.files:
+            first = max(start // UNIT_BYTES, self.min_offset)
+            stop = min(start // UNIT_BYTES + self.units_per_file, self.end_offset)
+            found = self._high_bytes(first, stop).find(_ADDRESS_HEAD)
+            if found >= 0:
+                return self._tags_code(first + found)
+        return None
+
+    def _high_bytes(self, first: int, stop: int) -> bytes:
+        """The first byte of the tags code of units [first, stop) of one file."""
+        units = self.file_at(first) if first < stop else None
+        if units is None:
+            return b""
+        start, end = first - units.base, stop - units.base
+        return bytes(units.memory[start * UNIT_BYTES + _TAGS_CODE_AT : end * UNIT_BYTES : UNIT_BYTES])
+
+    def _tags_code(self, queue_offset: int) -> int:
+        unit = self.unit(queue_offset)
+        assert unit is not None
+        return unit[2]
+
+    def delete_old_extensions(self) -> None:
+        """After old messages went: remove the files of their extensions."""
+        if self.extensions is not None:
+            self.extensions.delete_before(self.first_address())
+
+    def code_to_put(self, log_offset: int, size: int, tags_code: int, store_ms: int, *, distrust: bool) -> int:
+        """The tags code, or the address that the next unit holds when it is this message's already."""
+        unit = self.unit(self.tail.next_offset)
+        if unit is None or unit[:2] != (log_offset, size) or self.extensions is None or not is_address(unit[2]):
+            return tags_code
+        return unit[2] if self.extensions.agrees(unit[2], tags_code, store_ms, distrust) else tags_code
+
     # Flush
 
     def flush(self, *, pages_min: int) -> bool:
@@ -314,6 +377,8 @@ class ConsumeQueue:
         low, high = self.flushed_offset * UNIT_BYTES, end * UNIT_BYTES
         if pages_min > 0 and high // PAGE_BYTES - low // PAGE_BYTES < pages_min:
             return False
+        if self.extensions is not None:
+            self.extensions.flush()
         for start in self.files:
             if start < high and start + self.files.file_bytes > low:
                 self.disk.sync(self.files.path_of(start))
@@ -328,6 +393,8 @@ class ConsumeQueue:
             self.files.remove(start)
         if self.files.path.is_dir():
             os.rmdir(self.files.path)
+        if self.extensions is not None:
+            self.extensions.remove()
 
 
 def _unit_end(unit: tuple[int, int, int]) -> int:

@@ -113,6 +113,9 @@ class Dispatcher:
     def _put(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
         _, log_offset, size, tags_code = entry
         queue.make_room(1)
+        view, distrust = self.scanner.view, bool(self.scanner.distrust)
+        if view.log_offset == log_offset:
+            tags_code = queue.code_to_put(log_offset, size, tags_code, view.store_ms, distrust=distrust)
         queue.tail.put_next(log_offset, size, tags_code)
         self._touch(queue.tail)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketq.errors import StoreClosedError
 from rocketq.model import Record
 from rocketq.store.arguments import require_count, require_number, require_place, require_text
-from rocketq.store.queries import Queries, RecordFilter, UnitFilter
+from rocketq.store.queries import ExtensionFilter, Queries, RecordFilter, UnitFilter
 from rocketq.store.queue_table import QueueTable
 from rocketq.store.results import QueryResult, ReadResult
 
@@ -32,6 +32,7 @@ class Lookups:
         bytes_max: int | None = None,
         tag_codes: frozenset[int] | None = None,
         unit_filter: UnitFilter | None = None,
+        extension_filter: ExtensionFilter | None = None,
         record_filter: RecordFilter | None = None,
         correct_offset: bool = True,
     ) -> ReadResult:
@@ -50,6 +51,7 @@ class Lookups:
             bytes_max=bytes_max,
             tag_codes=tag_codes,
             unit_filter=unit_filter,
+            extension_filter=extension_filter,
             record_filter=record_filter,
             correct_offset=correct_offset,
         )

@@ -16,6 +16,7 @@ from rocketq.protocol.properties import decode_properties
 from rocketq.store.commit_log import CommitLog
 from rocketq.store.config import StoreConfig
 from rocketq.store.consume_queue import ConsumeQueue
+from rocketq.store.consume_queue_ext import Extension, is_address
 from rocketq.store.index import Index
 from rocketq.store.queue_table import QueueTable
 from rocketq.store.results import QueryResult, ReadResult, ReadStatus
@@ -26,6 +27,8 @@ SCAN_UNITS_MIN = 800
 COLLISIONS_ALLOWED = 4
 
 UnitFilter = Callable[[int], bool]
+ExtensionFilter = Callable[[Extension], bool]
+"""Of what a unit's extension says; a unit without one passes."""
 RecordFilter = Callable[[bytes], bool] | FilterProgram
 """Of whole records; a program looks at their properties where they lie."""
 
@@ -71,6 +74,7 @@ class Queries:
         bytes_max: int | None,
         tag_codes: frozenset[int] | None,
         unit_filter: UnitFilter | None,
+        extension_filter: ExtensionFilter | None = None,
         record_filter: RecordFilter | None,
         correct_offset: bool,
     ) -> ReadResult:
@@ -88,7 +92,7 @@ class Queries:
             return _nothing(ReadStatus.OFFSET_FOUND_NULL, following if correct_offset else queue_offset, low, high)
         limits = self._limits(count_max, bytes_max)
         stop = min(high, units.base + queue.units_per_file) - units.base
-        found = QueueRead()
+        found, unit_filter = QueueRead(), _extended_filter(queue, unit_filter, extension_filter)
         while True:
             state = found.read(
                 self._log.map,
@@ -236,6 +240,27 @@ class Queries:
 def _memory_bytes(config: StoreConfig) -> int:
     """How far behind the log's end a record counts as being in memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * config.memory_ratio_percent // 100
+
+
+def _extended_filter(
+    queue: ConsumeQueue, by_code: UnitFilter | None, by_extension: ExtensionFilter | None
+) -> UnitFilter | None:
+    """One filter of what a unit holds, be it a tags code or the address of an extension."""
+    extensions = queue.extensions
+    if extensions is None:
+        by_extension = None
+    if by_extension is None and by_code is None:
+        return None
+
+    def passes(held: int) -> bool:
+        if not is_address(held):
+            return by_code is None or by_code(held)
+        unit = None if extensions is None else extensions.get(held)
+        if unit is None:
+            return True
+        return (by_code is None or by_code(unit.tags_code)) and (by_extension is None or by_extension(unit))
+
+    return passes
 
 
 def _judge_offset(queue_offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:

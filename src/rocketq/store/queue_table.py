@@ -9,6 +9,7 @@ from pathlib import Path
 from rocketq.store.config import StoreConfig
 from rocketq.store.consume_queue import ConsumeQueue
 from rocketq.store.disk import Disk
+from rocketq.store.queue_extensions import StoreExtensions
 
 QUEUE_ID_MAX = 0xFFFF  # a damaged record must not make a directory for every number there is
 
@@ -20,6 +21,7 @@ class QueueTable:
         self._config = config
         self._disk = disk
         self.path = config.root / "consumequeue"
+        self.extensions = StoreExtensions(config, disk)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.removed_count = 0
         """So that whoever remembers queues knows when to look again."""
@@ -63,8 +65,18 @@ class QueueTable:
 
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
         queue = ConsumeQueue(topic, queue_id, self._path_of(topic, queue_id), self._config.queue_file_bytes, self._disk)
+        queue.tail.extensions = extensions = self.extensions.of(topic, queue_id)
+        if extensions is not None:
+            extensions.find_last = queue.last_address
+        queue.tail.extends = self.extensions.are_written
         self._queues[topic, queue_id] = queue
         return queue
+
+    def begin(self) -> None:
+        """The store is open: from now on new units are extended, where that is wanted."""
+        self.extensions.begin()
+        for queue in self:
+            queue.tail.extends = self.extensions.are_written
 
     def _path_of(self, topic: str, queue_id: int) -> Path:
         return self.path / topic / str(queue_id)

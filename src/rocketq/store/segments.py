@@ -50,6 +50,11 @@ class SegmentDirectory:
         """Where the file that would hold `offset` starts."""
         return offset - offset % self.file_bytes
 
+    def at_or_before(self, offset: int) -> int | None:
+        """Start of the last file there is that does not start behind `offset`; it may be too short to hold it."""
+        at = bisect_right(self._starts, offset)
+        return self._starts[at - 1] if at else None
+
     def after(self, start: int) -> int | None:
         """Start of the next file there is behind `start`."""
         at = bisect_right(self._starts, start)

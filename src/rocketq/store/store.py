@@ -29,6 +29,7 @@ from rocketq.store.lookups import Lookups
 from rocketq.store.opening import log_progress, raise_file_limit
 from rocketq.store.point_keeper import PointKeeper
 from rocketq.store.queries import Queries
+from rocketq.store.queue_extensions import BitmapOf
 from rocketq.store.queue_table import QueueTable
 from rocketq.store.recovery import Progress, Recovery
 from rocketq.store.recovery_point import RecoveryPoint
@@ -302,6 +303,10 @@ class Store(Lookups):
     def drop_idle_mappings(self) -> None:
         """Let go of mappings nobody used since the last call."""
         self.upkeep.drop_idle_mappings()
+
+    def calculate_bitmaps(self, bitmap_of: BitmapOf) -> None:
+        """From now on ask this for the bitmap of each new message that gets an extension."""
+        self.queues.extensions.bitmap_of = bitmap_of
 
     # Changing settings
 

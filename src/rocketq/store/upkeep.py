@@ -110,4 +110,5 @@ class Upkeep:
             for queue in self._queues:
                 queue.delete_before(gone.end)
                 queue.correct_min(gone.end)
+                queue.delete_old_extensions()
             self._index.delete_before(gone.end)

@@ -18,12 +18,14 @@ from rocketq.store.checked_queue import CheckedQueue
 from rocketq.store.checkpoint import Checkpoint
 from rocketq.store.commit_log import LogRange
 from rocketq.store.config import DEFAULT_DELAY_LEVELS, UNIT_BYTES, parse_delay_levels
+from rocketq.store.consume_queue_ext import is_address, position_of
 from rocketq.store.disk import Disk
 from rocketq.store.dispatch import safe_topic
 from rocketq.store.index_shape import find_index_shape
 from rocketq.store.recovery_point import FILE_NAME, RecoveryPoint
 from rocketq.store.resync import next_good_record
 from rocketq.store.segments import SegmentDirectory
+from rocketq.store.verify_extensions import look_at_extensions
 from rocketq.store.verify_report import Finding, Severity, VerifyReport
 
 STEP_BYTES = 8 << 20
@@ -74,6 +76,7 @@ class Verifier:
             self._check_digests()
         for queue in self._queues.values():
             self._check_queue_ends(queue)
+        self._check_extensions()
         self._check_index()
         self._check_checkpoint()
         return self.report
@@ -247,12 +250,24 @@ class Verifier:
         found = queue.unit(queue_offset)
         if found is None or found[1:] == (0, 0):
             queue.lacking += 1
-        elif found != (log_offset, size, tags_code):
-            self._error(
-                f"queue {queue}", f"unit {queue_offset} is {found}, its record says {(log_offset, size, tags_code)}"
-            )
+        elif (wrong := self._differs(queue, found, (log_offset, size, tags_code))) is not None:
+            self._error(f"queue {queue}", f"unit {queue_offset} is {found}, {wrong}")
         tail.log_end = log_offset + size
         tail.next_offset = queue_offset + 1
+
+    def _differs(self, queue: CheckedQueue, found: tuple[int, int, int], wanted: tuple[int, int, int]) -> str | None:
+        """How a unit differs from its record, if it does. It may hold the address of an extension."""
+        extensions = queue.tail.extensions
+        if found == wanted:
+            return None
+        if found[:2] != wanted[:2] or not is_address(found[2]):
+            return f"its record says {wanted}"
+        unit = None if extensions is None else extensions.get(found[2])
+        if unit is None:
+            return f"but there is no extension at {position_of(found[2])}"
+        said = (unit.tags_code, unit.store_ms)
+        record = (wanted[2], self._scanner.view.store_ms)
+        return None if said == record else f"its extension says {said}, its record {record}"
 
     def _may_have_lost(self, low: int, high: int) -> bool:
         return any(hole.start < high and hole.end > low for hole in self._holes)
@@ -293,6 +308,12 @@ class Verifier:
             self.report.queue_units += 1
         if end is not None and queue.first_seen is not None:
             self.report.queue_units += max(min(end, first + count) - max(queue.first_seen, first), 0)
+
+    def _check_extensions(self) -> None:
+        for file in look_at_extensions(self.root, self._disk):
+            self.report.extension_units += file.units
+            if file.wrong is not None:
+                self._lagging(file.where, file.wrong)
 
     # Index
 

@@ -306,6 +306,7 @@ class SumVerifier(Verifier):
         for part in parts:
             self._take_findings(part)
             self.report.queue_units += part.queue_units
+        self._check_extensions()
 
     def index_files(self) -> list[Path]:
         path = self.root / "index"

@@ -34,6 +34,7 @@ class VerifyReport:
     records: int = 0
     queues: int = 0
     queue_units: int = 0
+    extension_units: int = 0
     index_files: int = 0
     index_units: int = 0
     findings: list[Finding] = field(default_factory=list)

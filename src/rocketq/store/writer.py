@@ -56,6 +56,7 @@ class Writer:
         self._log.open_for_append(log_end)
         self.gate.release(log_end)
         self.last_record = last_record
+        self._queues.begin()
         appender = self._log.appender
         appender.delays_ms = self._config.delays_ms
         appender.roll_index = self._index.roll

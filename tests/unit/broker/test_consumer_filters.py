@@ -114,3 +114,67 @@ def test_changes_are_counted_so_that_they_are_saved() -> None:
     assert filters.changes == counted
     filters.unregister("g", 3_000)
     assert filters.changes == counted + 1
+
+
+# bitmaps
+
+
+def bits(filters: ConsumerFilters, store_ms: int = 0, topic: str = "T", **properties: str) -> bytes:
+    data = b"".join(f"{name}\x01{value}\x02".encode() for name, value in properties.items())
+    return filters.bitmap(topic, data, store_ms)
+
+
+def test_a_bitmap_has_the_bits_of_every_condition_that_is_met() -> None:
+    """Goal: by topic; of groups that have gone as well, until they are forgotten; nothing without conditions."""
+    filters, geometry = fresh(), BloomGeometry.of()
+    assert bits(filters, a="1") == b""
+    filters.register("g", [sql("a = 1")], 1_000)
+    filters.register("h", [sql("a > 0"), sql("a = 1", topic="U")], 1_000)
+    both = geometry.bitmap([geometry.positions("g", "T"), geometry.positions("h", "T")])
+    assert bits(filters, a="1") == both
+    assert bits(filters, a="2") == geometry.bitmap([geometry.positions("h", "T")])
+    assert bits(filters, a="0") == bytes(14)
+    assert bits(filters, topic="U", a="1") == geometry.bitmap([geometry.positions("h", "U")])
+    filters.unregister("g", 2_000)
+    assert bits(filters, a="1") == both
+    filters.clean(2_000 + DAY_MS, DAY_MS)
+    assert bits(filters, a="1") == geometry.bitmap([geometry.positions("h", "T")])
+    filters.register("h", [sql("a >", 2)], 3_000)
+    assert bits(filters, a="1") == b""
+
+
+def test_a_changed_condition_is_judged_in_place_of_the_old() -> None:
+    """Goal: and what comes back from disk is judged at once, dead or not."""
+    filters, geometry = fresh(), BloomGeometry.of()
+    filters.register("g", [sql("a = 1", 1)], 1_000)
+    filters.register("g", [sql("a = 2", 2)], 2_000)
+    assert (bits(filters, a="1"), any(bits(filters, a="2"))) == (bytes(14), True)
+    again = fresh()
+    again.load(ConsumerFilterTable.decode(filters.snapshot().encode()), 10_000_000)
+    assert bits(again, a="2") == geometry.bitmap([geometry.positions("g", "T")])
+
+
+def test_bitmaps_say_nothing_about_conditions_that_came_later() -> None:
+    """Goal: whatever the clock says: a message that was judged before a condition came is never ruled out by it."""
+    filters = fresh()
+    filters.register("other", [sql("b = 1")], 500)
+    before = bits(filters, store_ms=5_000, a="1")
+    filters.register("g", [sql("a = 1")], 1_000)  # the clock went back
+    known = filters.get("g", "T")
+    assert known is not None
+    assert filters.may_match(known, before, 5_000)
+    assert not filters.may_match(known, bits(filters, store_ms=5_001, a="2"), 5_001)
+    assert filters.may_match(known, bits(filters, store_ms=5_001, a="1"), 5_001)
+    assert filters.may_match(known, b"", 5_001)
+    assert filters.may_match(known, bytes(13), 5_001)
+
+
+def test_messages_of_an_earlier_run_were_judged_without_new_conditions() -> None:
+    """Goal: a clock that went back over a restart makes no condition older than what is stored."""
+    filters = fresh()
+    filters.distrust_until(9_000)
+    filters.register("g", [sql("a = 1")], 1_000)
+    known = filters.get("g", "T")
+    assert known is not None
+    assert known.born_ms == 9_000
+    assert filters.may_match(known, bytes(14), 9_000)

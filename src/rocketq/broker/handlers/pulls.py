@@ -212,6 +212,7 @@ def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPor
         count_max=count_max,
         bytes_max=bytes_max,
         tag_codes=plan.filter.tag_codes,
+        extension_filter=plan.filter.extensions,
         record_filter=plan.filter.records,
     )
     now_ms = ports.clock.monotonic_ms()

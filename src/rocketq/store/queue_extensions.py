@@ -1,0 +1,257 @@
+"""The extension files of one queue: written beside its units, looked up by the addresses in them."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+from collections.abc import Callable, Container
+from functools import partial
+from pathlib import Path
+
+from rocketq.errors import StoreError
+from rocketq.store.config import StoreConfig
+from rocketq.store.consume_queue_ext import (
+    END_BYTES,
+    END_MARK,
+    Extension,
+    address_of,
+    decode_extension,
+    is_torn,
+    position_of,
+)
+from rocketq.store.disk import Disk
+from rocketq.store.segments import SegmentDirectory
+
+log = logging.getLogger(__name__)
+
+FOLDER = "consumequeue_ext"
+RESERVE_BYTES_MIN = 4096
+RESERVE_BYTES_MAX = 256 << 10
+
+BitmapOf = Callable[[str, bytes, int], bytes]  # topic, properties, store time
+Address = int | None
+
+
+class QueueExtensions:
+    """Units are numbered by address, and looked up without a lock. For everything that writes the caller holds the
+    store's lock. `find_last()` is the last address among the queue's units: what lies behind its extension is nobody's.
+
+    Nothing depends on an extension: a unit without one, or whose extension cannot be found, is passed on to those who
+    look at the record. So a failure to write one costs no message; the unit gets its plain tags code.
+    """
+
+    def __init__(self, path: Path, file_bytes: int, disk: Disk, *, writable: bool = True) -> None:
+        self.files = SegmentDirectory(path, file_bytes, disk)
+        self.files.load()
+        self._disk = disk
+        self._writable = writable
+        self.find_last: Callable[[], Address] = lambda: None
+        self.bitmap_of: Callable[[bytes, int], bytes] = lambda properties, store_ms: b""
+        self._end: int | None = None
+        self._flushed = 0
+        self._mapped: dict[int, mmap.mmap] = {}
+        self._used: set[int] = set()
+        self._reserved: dict[int, int] = {}
+        self._told = False
+        self._other_size: int | None = None
+
+    # Looking up
+
+    def get(self, address: int) -> Extension | None:
+        """What an address leads to; None when it is not there."""
+        start = self.files.at_or_before(position_of(address))
+        try:
+            data = None if start is None else self._map(start)
+        except (OSError, ValueError):  # gone this moment, or empty
+            return None
+        return None if data is None or start is None else decode_extension(data, position_of(address) - start)
+
+    def has_one_of(self, address: int, tag_codes: Container[int]) -> bool:
+        """Whether the message may have one of these tags."""
+        found = self.get(address)
+        return found is None or found.tags_code in tag_codes
+
+    def agrees(self, address: int, tags_code: int, store_ms: int, distrust: bool) -> bool:
+        """Whether an address leads to the extension of a message with this code and time, whole as far as one sees."""
+        found = self.get(address)
+        if found is None or (found.tags_code, found.store_ms) != (tags_code, store_ms):
+            return False
+        if not distrust:
+            return True
+        start = self.files.at_or_before(position_of(address))
+        return start is not None and not is_torn(self._map(start), position_of(address) - start, found.size)
+
+    def _map(self, start: int) -> mmap.mmap:
+        self._used.add(start)
+        found = self._mapped.get(start)
+        if found is None:
+            found = self._disk.map(self.files.path_of(start), writable=self._writable)
+            self._mapped[start] = found
+        return found
+
+    # Writing
+
+    def extend(self, tags_code: int, store_ms: int, properties: bytes) -> int:
+        """Write the extension of a message that is in the log already; its address, or the tags code itself when that
+        is not possible."""
+        try:
+            return self.put(Extension(tags_code, store_ms, self.bitmap_of(properties, store_ms)))
+        except Exception as error:  # the record is written, its unit must follow whatever happens here
+            if not self._told:
+                self._told = True
+                log.warning("%s: messages get plain tags codes: %s", self.files.path, error)
+            return tags_code
+
+    def put(self, unit: Extension) -> int:
+        """Append a unit; its address."""
+        data = unit.encode()
+        if self._end is None:
+            self.settle(self.find_last())
+        assert self._end is not None
+        if self._other_size is not None:
+            raise StoreError(f"it was written with files of {self._other_size} bytes, "
+                             f"mappedFileSizeConsumeQueueExt is {self.files.file_bytes}")  # fmt: skip
+        start = self._make_room(len(data))
+        mapped, at = self._map(start), self._end - start
+        mapped[at + 2 : at + len(data)] = data[2:]
+        mapped[at : at + 2] = data[:2]  # last: a unit without a size is none
+        address = address_of(self._end)
+        self._end += len(data)
+        self._told = False
+        return address
+
+    def _make_room(self, count: int) -> int:
+        """Start of the file that the next unit goes to, with blocks reserved for it; OSError when the disk is full."""
+        assert self._end is not None
+        file_bytes = self.files.file_bytes
+        if count > file_bytes - END_BYTES:
+            raise StoreError(f"files of {file_bytes} bytes are too small for an extension of {count}")
+        start = self.files.start_of(self._end)
+        if self._end - start + count > file_bytes - END_BYTES:
+            self._finish_file(start)
+            start += file_bytes
+        if start not in self.files:
+            self.files.create(start, reserve=False)
+        self._end = max(self._end, start)
+        self._reserve(start, self._end - start, count)
+        return start
+
+    def _finish_file(self, start: int) -> None:
+        assert self._end is not None
+        if start in self.files and self._end > start:
+            at = self._end - start
+            self._reserve(start, at, len(END_MARK))
+            self._map(start)[at : at + len(END_MARK)] = END_MARK
+
+    def _reserve(self, start: int, at: int, count: int) -> None:
+        if self._reserved.get(start, 0) < at + count:
+            step = min(max(at, RESERVE_BYTES_MIN), RESERVE_BYTES_MAX)
+            reserved = min(max(at + count, at + step), self.files.file_bytes)
+            self._disk.reserve(self.files.path_of(start), 0, reserved)
+            self._reserved[start] = reserved
+
+    # Cutting and deleting
+
+    def settle(self, last: Address) -> None:
+        """Go on behind the extension of the queue's last address; what lies there now is removed. An address whose
+        extension is damaged is never given again: then the next file is the one to go on in."""
+        unit = None if last is None else self.get(last)
+        if last is None:
+            end = 0
+        elif unit is None:
+            end = self.files.start_of(position_of(last)) + self.files.file_bytes
+        else:
+            end = position_of(last) + unit.size
+        for start in list(self.files):
+            if start >= end:
+                self._remove(start)
+        self._reserved.clear()
+        self._end = self._flushed = end
+        sizes = [self.files.size_of(start) for start in self.files]
+        self._other_size = next((size for size in sizes if size != self.files.file_bytes), None)
+        if self._other_size is not None:
+            return  # looked up, never changed
+        keep = self.files.start_of(end)
+        if keep in self.files and self._disk.zero_from(self.files.path_of(keep), end - keep):
+            self._disk.sync(self.files.path_of(keep))
+
+    def delete_before(self, first: Address) -> int:
+        """Remove files that end before the queue's first address (all but the last when it has none); how many."""
+        last = self.files.last
+        limit = position_of(first) if first is not None else (last or 0)
+        old = [start for start in self.files if start != last and start + self.files.size_of(start) <= limit]
+        for start in old:
+            self._remove(start)
+        return len(old)
+
+    def _remove(self, start: int) -> None:
+        self._reserved.pop(start, None)
+        self._mapped.pop(start, None)
+        self.files.remove(start)
+
+    def remove(self) -> None:
+        """Delete all of it from disk."""
+        for start in list(self.files):
+            self._remove(start)
+        self._end = None
+        path = self.files.path
+        if path.is_dir():
+            os.rmdir(path)
+        if path.parent.is_dir() and not any(path.parent.iterdir()):
+            os.rmdir(path.parent)
+
+    # Upkeep
+
+    def flush(self) -> None:
+        """Sync what was written since the last flush."""
+        end = self._end
+        if end is None or end <= self._flushed:
+            return
+        for start in self.files:
+            if start < end and start + self.files.file_bytes > self._flushed:
+                self._disk.sync(self.files.path_of(start))
+        self._flushed = end
+
+    def drop_idle_mappings(self) -> None:
+        """Forget mappings not used since the last call."""
+        for start in [start for start in self._mapped if start not in self._used]:
+            del self._mapped[start]
+        self._used.clear()
+
+    def release(self) -> None:
+        """The store is closed: let go of all mappings."""
+        self._mapped.clear()
+
+
+class StoreExtensions:
+    """The extensions of all queues: where they lie, whether new ones are written. Those there are can always be looked
+    up. None are written while a store is opened: what groups want is not known then."""
+
+    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+        self._enabled = config.queue_extensions
+        self._file_bytes = config.extension_file_bytes
+        self._disk = disk
+        self._began = False
+        self.path = config.root / FOLDER
+        self.bitmap_of: BitmapOf = lambda topic, properties, store_ms: b""
+
+    @property
+    def are_written(self) -> bool:
+        return self._enabled and self._began
+
+    def begin(self) -> None:
+        """The store is open."""
+        self._began = True
+
+    def of(self, topic: str, queue_id: int) -> QueueExtensions | None:
+        """A queue's own; None where there are none and none will be."""
+        path = self.path / topic / str(queue_id)
+        if not self._enabled and not path.is_dir():
+            return None
+        found = QueueExtensions(path, self._file_bytes, self._disk)
+        found.bitmap_of = partial(self._bitmap, topic)
+        return found
+
+    def _bitmap(self, topic: str, properties: bytes, store_ms: int) -> bytes:
+        return self.bitmap_of(topic, properties, store_ms)
