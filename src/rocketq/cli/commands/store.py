@@ -100,7 +100,8 @@ def _text(report: VerifyReport) -> str:
     lines.append(
         f"{report.root}: log [{report.log_start}, {report.log_end}), {report.segments} files, "
         f"{report.records} records; "
-        f"{report.queues} queues, {report.queue_units} units; "
+        f"{report.queues} queues, {report.queue_units} units"
+        f"{f', {report.extension_units} extensions' if report.extension_units else ''}; "
         f"{report.index_files} index files, {report.index_units} units; "
         f"{'cleanly stopped' if report.cleanly_stopped else 'not cleanly stopped (or running)'}"
     )
