@@ -87,10 +87,21 @@ def test_filters_give_the_same_rows_pushed_down_or_not(spark: SparkSession, tmp_
         found = []
         for enabled in ("true", "false"):
             spark.conf.set("spark.sql.python.filterPushdown.enabled", enabled)
-            rows = reading(spark, tmp_path, schema, storeTimeSlackMs=0).where(condition).collect()
+            frame = reading(spark, tmp_path, schema, storeTimeSlackMs=0, filterPushdown="always")
+            rows = frame.where(condition).collect()
             found.append(sorted(rows, key=str))
         assert found[0] == found[1]
         assert found[0]
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_one_dataframe_serves_several_queries_with_pushdown_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: Spark keeps one plan for all scans of a DataFrame; a filter of one query must not be that of another."""
+    write_log(tmp_path / "commitlog", map(record, range(100)), file_bytes=1 << 14)
+    frame = reading(spark, tmp_path)
+    assert frame.where("topic = 'T1'").count() == 50
+    assert frame.count() == 100
+    assert frame.where("topic = 'T1'").union(frame.where("topic = 'T0'")).distinct().count() == 100
 
 
 def test_damage_is_rows_when_asked_for_and_an_error_when_told_so(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from rocketq.spark.errors import DataLossError, SparkError, plain_rows, plainly
 from rocketq.spark.options import Options
 from rocketq.spark.pushdown import narrow
 from rocketq.spark.schema import arrow_of, source_schema
+from rocketq.spark.source import PLANS_ARE_KEPT_APART
 
 CORRUPT_FIELD: Final = StructField(
     CORRUPT,
@@ -76,7 +77,8 @@ class CommitLogReader(DataSourceReader):
 
 
 class CommitLogPushdownReader(CommitLogReader):
-    """Rows of other topics, queues and times are passed without a column made of them, files too.
+    """Rows of other topics, queues and times are passed without a column made of them, files too; where that is safe
+    or the user says it is (see PLANS_ARE_KEPT_APART).
 
     A class of its own: Spark refuses a reader that takes filters unless spark.sql.python.filterPushdown.enabled is set.
     """
@@ -84,6 +86,9 @@ class CommitLogPushdownReader(CommitLogReader):
     @plainly
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         given = list(filters)
+        wish = self._options.filter_pushdown
+        if not (wish == "always" or (wish == "auto" and PLANS_ARE_KEPT_APART)):
+            return given
         own = [each for each in given if _column(each) in PUSHED]
         where, left = narrow(own)
         asked = _asked_for(self._options)

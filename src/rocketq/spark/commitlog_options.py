@@ -24,6 +24,7 @@ class CommitLogOptions:
     topics: frozenset[str] | None = None
     stored_from_ms: int | None = None
     stored_before_ms: int | None = None
+    filter_pushdown: str = "auto"
 
 
 def parse_commitlog(given: Mapping[str, str]) -> CommitLogOptions:
@@ -39,6 +40,7 @@ def parse_commitlog(given: Mapping[str, str]) -> CommitLogOptions:
         topics=options.parsed("subscribe", _topics, "topics with commas between them"),
         stored_from_ms=options.count("startingTimestamp", at_least=0),
         stored_before_ms=options.count("endingTimestamp", at_least=0),
+        filter_pushdown=options.one_of("filterPushdown", ("auto", "always", "never")) or "auto",
     )
     included(options)
     options.refuse_unknown()

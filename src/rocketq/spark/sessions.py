@@ -25,8 +25,7 @@ SQL_CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-"""Spark's pushdown of filters into Python sources stays off: Spark 4.3 keeps the filters of one query in the DataFrame,
-and the next query of the same DataFrame gets too few rows (docs/spark/store-reader.md)."""
+"""Spark's pushdown of filters into Python sources stays off: up to 4.3 an option must ask for it as well."""
 _LOCAL_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -82,14 +81,14 @@ def session(
 def _own_session(app_name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - late: Spark is heavy
 
+    chosen = master or LOCAL_MASTER
+    require_master(chosen)
     running = SparkSession.getActiveSession()
     if running is not None:  # a notebook's, or our own from before: settings of the JVM cannot change any more
         for key, value in {**SQL_CONF, **conf}.items():
             with contextlib.suppress(Exception):  # what can only be set at the start stays as it is
                 running.conf.set(key, value)
         return running
-    chosen = master or LOCAL_MASTER
-    require_master(chosen)
     prepare_environment()
     builder = SparkSession.builder.master(chosen).appName(app_name)
     for key, value in {**SQL_CONF, **(_local_conf(conf) if is_local(chosen) else {}), **conf}.items():
