@@ -17,7 +17,9 @@ def read_settings(path: Path) -> dict[str, str]:
         if path.suffix == ".toml":
             return {key: _to_text(key, value) for key, value in tomllib.loads(text).items()}
         return parse_config(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RemoteProtocolError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RemoteProtocolError) as error:
         raise ConfigError(f"{path}: {error}") from None
 
 

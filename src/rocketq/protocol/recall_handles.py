@@ -35,7 +35,8 @@ class RecallHandle:
                 raise ValueError(f"version {version!r}")
             return cls(topic, broker_name, int(slot_ms), unique_key)
         except (binascii.Error, ValueError) as error:
-            raise RemoteProtocolError(f"{text[:80]!r} is no recall handle: {error}") from None
+            reason = "it is not made of base64url and text" if isinstance(error, UnicodeError) else error
+            raise RemoteProtocolError(f"{text[:80]!r} is no recall handle: {reason}") from None
 
 
 def handle_of(message: NewMessage, properties: dict[str, str], broker_name: str) -> str | None:

@@ -66,6 +66,7 @@ def test_without_a_name_server_every_verb_says_unreachable(arguments: tuple[str,
     said = call(nobody, *arguments)
     assert (said.code, said.out) == (4, "")
     assert nobody in said.err
+    assert "`rocketq up` starts one" in said.err
     as_json = call(None, *arguments, "-n", f"{nobody};{nobody}", "--json")
     assert as_json.code == 4
     fault = json.loads(as_json.err)
@@ -84,6 +85,12 @@ def test_every_verb_has_help_with_an_example(arguments: tuple[str, ...]) -> None
     assert said.exit_code == 0
     assert "Example:\n  " in said.output
     assert "rocketq " + " ".join(path) in said.output.partition("Example:")[2]
+
+
+@pytest.mark.parametrize("server", ["up", "namesrv", "broker"])
+def test_servers_have_help_with_an_example_too(server: str) -> None:
+    said = CliRunner().invoke(main, [server, "--help"])
+    assert f"Example:\n    rocketq {server}" in said.output
 
 
 def _command_path(arguments: tuple[str, ...]) -> list[str]:
@@ -123,6 +130,7 @@ def test_all_verbs_are_there() -> None:
         ("message", "query", "no-such-topic", "--key", "k"),
         ("message", "query", "BenchmarkTest", "--key", "k"),
         ("message", "resend", NO_ID),
+        ("send", "BenchmarkTest", "body", "--queue", "nobody:0"),
         ("offset", "get", "g", "no-such-topic"),
         ("offset", "set", "g", "BenchmarkTest", "1", "--queue", "nobody:0"),
         ("offset", "set", "g", "BenchmarkTest", "1", "--queue", "broker-0:9999"),
@@ -198,6 +206,7 @@ def test_a_broker_that_is_gone_is_unreachable(rocketq: RunCommand, nobody: str) 
         said = rocketq(*verb)
         assert said.code == 4
         assert nobody in said.err
+        assert "rocketq up" not in said.err
 
 
 def test_a_broker_that_is_registered_but_gone_is_unreachable(

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from rocketq.broker import Broker, BrokerConfig
 from rocketq.broker.app import kept_settings_path
 from rocketq.broker.config import describe_unknown, unknown_keys
+from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.cli.settings_file import read_settings
@@ -51,7 +52,11 @@ class _Verbs(click.Group):
         return command
 
 
-@click.group(cls=_Verbs, invoke_without_command=True)
+@click.group(
+    cls=_Verbs,
+    invoke_without_command=True,
+    epilog=example("rocketq broker -n 127.0.0.1:9876 -c broker.conf", "rocketq broker status broker-0"),
+)
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A broker.conf.")
 @click.option("-n", "--namesrv", help="NameServers, HOST:PORT;HOST:PORT.  [default: NAMESRV_ADDR, or namesrvAddr]")
 @click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")

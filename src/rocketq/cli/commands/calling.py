@@ -12,10 +12,12 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
+from rocketq.cli.examples import example as example  # noqa: PLC0414 - every verb takes it from here
 from rocketq.client.aio.admin import AsyncAdmin
+from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.aio.session import SessionConfig
 from rocketq.client.errors import NotFoundError, PartlyFailedError, SendFailedError
-from rocketq.errors import ConfigError, RemotingError, RocketQError
+from rocketq.errors import ConfigError, RemotingError, RocketQError, UnreachableError
 from rocketq.protocol.failures import GroupNotFound, NotFound, TopicNotFound
 from rocketq.remoting import run
 
@@ -51,8 +53,17 @@ class Caller:
             fields = {"error": type(error).__name__, "message": str(error), "retriable": error.retriable}
             click.echo(json.dumps(fields), err=True)
         else:
-            click.echo(f"{click.get_current_context().command_path}: {error}", err=True)
+            click.echo(f"{click.get_current_context().command_path}: {error}{self._advice(error)}", err=True)
         sys.exit(exit_code(error) if code is None else code)
+
+    def _advice(self, error: RocketQError) -> str:
+        """What to do when not even a NameServer could be reached: the first thing everybody meets."""
+        if not isinstance(error, UnreachableError):
+            return ""
+        asked = parse_name_servers(self.name_servers)
+        if error.addr not in (*asked, ";".join(asked)):  # a broker, then
+            return ""
+        return " (is a NameServer running there? `rocketq up` starts one, -n names another)"
 
     async def _with_admin(self, work: Callable[[AsyncAdmin], Awaitable[_Result]]) -> _Result:
         config = SessionConfig(control_timeout_ms=self.timeout_ms)
@@ -98,11 +109,6 @@ def calls_cluster(command: _Command) -> _Command:
         return command(Caller(namesrv, round(timeout_s * 1000), as_json), **given)
 
     return wrapped  # type: ignore[return-value]
-
-
-def example(*lines: str) -> str:
-    """The end of a help text, kept as it is."""
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.cli.settings_file import read_settings
@@ -31,7 +32,7 @@ class _Servant:
         return {"namesrv": self._server.addr}
 
 
-@click.command()
+@click.command(epilog=example("rocketq namesrv", "rocketq namesrv --host 0.0.0.0 -c namesrv.conf"))
 @click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 picks a free one.  [default: 9876, or listenPort]")
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A namesrv.conf.")

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from rocketq.cli.commands.calling import Caller, calls_cluster, example, to_json
+from rocketq.cli.commands.calling import NOT_FOUND, Caller, calls_cluster, example, to_json
 from rocketq.cli.commands.message_views import sent_json, sent_text
 from rocketq.cli.commands.queues import parse_queue
 from rocketq.client.aio.admin import AsyncAdmin
 from rocketq.client.aio.sender import Sender
 from rocketq.client.core.messages import Message
+from rocketq.client.errors import NoQueueError
 from rocketq.protocol.bodies.queues import MessageQueue
 
 
@@ -57,7 +58,10 @@ async def _send(
 ) -> None:
     sender = Sender(admin.session, group)
     for message in messages:
-        result = await sender.send(message, queue, timeout_ms=caller.timeout_ms)
+        try:
+            result = await sender.send(message, queue, timeout_ms=caller.timeout_ms)
+        except NoQueueError as error:  # the queue that was asked for, or any
+            caller.fail(error, None if queue is None else NOT_FOUND)
         click.echo(to_json(sent_json(result)) if caller.as_json else sent_text(result))
 
 

@@ -25,6 +25,7 @@ from rocketq.cli.commands.broker import (
     parse_changes,
     warn_of_unknown,
 )
+from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.errors import ConfigError, RocketQError
@@ -181,7 +182,13 @@ class Fleet:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-@click.command()
+@click.command(
+    epilog=example(
+        "rocketq up",
+        "rocketq up --brokers 2 --data-dir /var/lib/rocketq --log-file /var/log/rocketq.log",
+        "rocketq up --set enablePropertyFilter=true --set mappedFileSizeCommitLog=67108864",
+    )
+)
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), default=DATA_DIR, show_default=True)
 @click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")
 @click.option("--namesrv-port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="0: a free one.")
