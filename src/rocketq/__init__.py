@@ -16,10 +16,12 @@ if TYPE_CHECKING:
         BrokerError,
         ClientError,
         ConsumeContext,
+        ConsumeFromWhere,
         ConsumeOutcome,
         ConsumeResult,
         Credentials,
         Message,
+        MessageModel,
         MessageQueue,
         Producer,
         ProducerConfig,
@@ -53,10 +55,12 @@ __all__ = [
     "BrokerError",
     "ClientError",
     "ConsumeContext",
+    "ConsumeFromWhere",
     "ConsumeOutcome",
     "ConsumeResult",
     "Credentials",
     "Message",
+    "MessageModel",
     "MessageQueue",
     "Producer",
     "ProducerConfig",
@@ -89,3 +93,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(client, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """So that completion finds them too."""
+    return [*globals(), *__all__]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import pytest
 
+from rocketq.client.aio.listener_calls import takes_two
 from rocketq.client.core.consume_results import ConsumeOutcome, ConsumeResult, judge
 from rocketq.client.core.consume_retry import (
     dead_copy,
@@ -15,11 +17,12 @@ from rocketq.client.core.consume_retry import (
     send_back_request,
     suspend_ms,
 )
+from rocketq.client.core.consumer_config import PullConfig, PushConfig
 from rocketq.client.core.offset_start import StartRule, start_rule
 from rocketq.client.core.offset_table import OffsetTable, decode_offset_file, encode_offset_file
 from rocketq.client.core.rebalance_plan import plan_topic, unsubscribed
 from rocketq.client.core.stored_messages import delivered, message_of
-from rocketq.errors import RocketQError
+from rocketq.errors import ConfigError, RocketQError
 from rocketq.model import SysFlag
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.flags import ConsumeFromWhere
@@ -59,7 +62,6 @@ def test_where_a_new_group_starts(from_where: ConsumeFromWhere, normal: StartRul
         (ConsumeResult.SUCCESS, None, 1, ConsumeResult.SUCCESS, ConsumeOutcome.SUCCESS),
         (ConsumeResult.LATER, None, 1, ConsumeResult.LATER, ConsumeOutcome.FAILED),
         (ConsumeResult.ROLLBACK, None, 1, ConsumeResult.ROLLBACK, ConsumeOutcome.FAILED),
-        (True, None, 1, ConsumeResult.LATER, ConsumeOutcome.NULL),
         (None, ValueError("x"), 1, ConsumeResult.LATER, ConsumeOutcome.EXCEPTION),
         (None, None, 900, ConsumeResult.SUCCESS, ConsumeOutcome.TIMEOUT),
     ],
@@ -69,6 +71,38 @@ def test_what_counts_of_a_listener(
 ) -> None:
     verdict = judge(returned, error, elapsed_ms, timeout_ms=900)
     assert (verdict.result, verdict.outcome, verdict.error) == (result, outcome, error)
+
+
+def test_a_listener_that_returns_something_else_is_told_so() -> None:
+    """Goal: `return True` means "again", as in Apache's clients, but never without a word."""
+    verdict = judge(True, None, 1, timeout_ms=900)
+    assert (verdict.result, verdict.outcome) == (ConsumeResult.LATER, ConsumeOutcome.NULL)
+    assert "returned True" in str(verdict.error)
+
+
+@pytest.mark.parametrize("config", [PushConfig, PullConfig])
+@pytest.mark.parametrize("wrong", [{"from_where": "first"}, {"model": "BROADCASTING"}, {"from_where": None}])
+def test_a_text_is_no_choice(config: type[PushConfig | PullConfig], wrong: dict[str, Any]) -> None:
+    """Goal: a setting that would be taken for another is refused, with the name to import."""
+    with pytest.raises(ConfigError, match=r"such as (ConsumeFromWhere|MessageModel)\."):
+        config(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("listener", "fits"),
+    [
+        (lambda messages, context: None, True),
+        (lambda *given: None, True),
+        (lambda messages, context, more=1: None, True),
+        (print, True),
+        (dict.fromkeys, True),
+        (lambda messages: None, False),
+        (lambda messages, *, context: None, False),
+        (lambda messages, context, more: None, False),
+    ],
+)
+def test_listeners_take_messages_and_a_context(listener: Any, fits: bool) -> None:
+    assert takes_two(listener) is fits
 
 
 def test_levels_of_retries() -> None:

@@ -26,6 +26,17 @@ CALLS_PER_TURN: Final = 64
 log = logging.getLogger(__name__)
 
 
+def takes_two(listener: Listener) -> bool:
+    """Whether it can be called as listeners are; so it is told at the start, and not by dead letters."""
+    try:
+        inspect.signature(listener).bind((), None)
+    except TypeError:
+        return False
+    except ValueError:  # some that are made in C do not tell
+        return True
+    return True
+
+
 class Call:
     """One call of the listener, before and after."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from rocketq.client.aio.listener_calls import Listener
+from rocketq.client.aio.listener_calls import Listener, takes_two
 from rocketq.client.aio.offset_store import OffsetStore
 from rocketq.client.aio.push_engine import PushEngine
 from rocketq.client.aio.session import Session, SessionConfig
@@ -61,6 +61,8 @@ class AsyncPushConsumer:
         self.config = config if orderly is None else replace(config, orderly=orderly)
         if not callable(listener):
             raise ConfigError(f"a listener is called, {type(listener).__name__} cannot be")
+        if not takes_two(listener):
+            raise ConfigError("a listener is called with two arguments, the messages and a context: this one cannot be")
         check_consumer_group(group)
         if session is not None and (name_servers is not None or session_config is not None):
             raise ConfigError("a consumer shares a session, or makes one of its own: not both")

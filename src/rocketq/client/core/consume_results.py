@@ -69,10 +69,11 @@ def judge(returned: object, error: BaseException | None, elapsed_ms: int, timeou
         result, outcome = ConsumeResult.SUCCESS, ConsumeOutcome.SUCCESS
     elif not isinstance(returned, ConsumeResult):
         result, outcome = ConsumeResult.LATER, ConsumeOutcome.NULL
+        error = TypeError(f"the listener returned {returned!r:.80}: None and ConsumeResult.SUCCESS mean done")
     else:
         result = returned
         failed = returned in (ConsumeResult.LATER, ConsumeResult.ROLLBACK)
         outcome = ConsumeOutcome.FAILED if failed else ConsumeOutcome.SUCCESS
     if elapsed_ms >= timeout_ms and outcome is not ConsumeOutcome.NULL:
         outcome = ConsumeOutcome.TIMEOUT
-    return Verdict(result=result, outcome=outcome, elapsed_ms=elapsed_ms)
+    return Verdict(result=result, outcome=outcome, elapsed_ms=elapsed_ms, error=error)

@@ -19,6 +19,15 @@ def _within(value: int, low: int, high: int, name: str) -> None:
         raise ConfigError(f"{name} is a whole number from {low} to {high}, not {value!r}")
 
 
+def _check_choices(model: MessageModel, from_where: ConsumeFromWhere) -> None:
+    """A text would be taken for something else without a word."""
+    if not isinstance(model, MessageModel):
+        raise ConfigError(f"model is a MessageModel, such as MessageModel.BROADCASTING, not {model!r}")
+    if not isinstance(from_where, ConsumeFromWhere):
+        example = "ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET"
+        raise ConfigError(f"from_where is a ConsumeFromWhere, such as {example}, not {from_where!r}")
+
+
 def _check_window(window: PullWindow) -> None:
     _within(window.count_max, 1, 65_535, "window.count_max")
     _within(window.bytes_max, 1, 1 << 30, "window.bytes_max")
@@ -82,6 +91,7 @@ class PushConfig:
     """How long a reset of offsets waits for listeners under way."""
 
     def __post_init__(self) -> None:
+        _check_choices(self.model, self.from_where)
         _within(self.workers, 1, 1_000, "workers")
         _within(self.batch_max, 1, 1_024, "batch_max")
         _within(self.pull_batch_max, 1, 1_024, "pull_batch_max")
@@ -124,6 +134,7 @@ class PullConfig:
     retry_ms: int = 1_000
 
     def __post_init__(self) -> None:
+        _check_choices(self.model, self.from_where)
         _within(self.pull_batch_max, 1, 1_024, "pull_batch_max")
         _within(self.poll_max, 1, 1 << 31, "poll_max")
         _within(self.held_max, 1, 1 << 31, "held_max")
