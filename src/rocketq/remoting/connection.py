@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from rocketq.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsMode, TlsSession
 log = logging.getLogger(__name__)
 
 _GATHERED_BYTES_MAX = 64 * 1024
+_TURN_S = 0.005  # a read that took longer than this is the connection's last before all others had their turn
 
 CloseCallback = Callable[["Connection"], None]
 
@@ -221,7 +223,18 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._active_s = self._loop.time()
+        if not self._endpoint.holds_back:
+            self._guarded(self._receive, data)
+            return
+        began_s = time.perf_counter()  # the loop's own time may stand still while it reads
         self._guarded(self._receive, data)
+        if time.perf_counter() - began_s > _TURN_S and not self.is_closed and self._transport is not None:
+            self._transport.pause_reading()  # uvloop would read on, up to 2 MiB of requests, before it looks elsewhere
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._writes_paused and not self.is_closed and self._transport is not None:
+            self._transport.resume_reading()
 
     def _guarded(self, receive: Callable[[bytes], None], data: bytes) -> None:
         try:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import struct
+import threading
+import time
 
 import pytest
 
@@ -32,6 +35,8 @@ from .peers import (
     raw_peer,
     serving,
 )
+
+TOIL = 9100
 
 
 def request(code: int, opaque: int = 7, **members: object) -> Command:
@@ -288,6 +293,41 @@ def test_a_slow_reader_holds_up_only_itself(run: Run) -> None:
             slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
             assert [(await slow.receive()).opaque for _ in range(100)] == list(range(100))
             assert connection.unsent_bytes < (1 << 20) + 2 * BIG_BYTES
+
+    run(main())
+
+
+def test_a_peer_with_thousands_of_requests_at_once_leaves_others_their_turn(run: Run) -> None:
+    """Goal: 20,000 requests from one peer, a little work each; another's is answered long before the last."""
+    handled, begun = [], threading.Event()
+
+    def toil(request: Command, connection: Connection) -> None:
+        handled.append(request.opaque)
+        begun.set()
+        time.sleep(0.0002)
+
+    def flood(greedy: socket.socket) -> None:
+        greedy.sendall(b"".join(encode_command(request(TOIL, number, body=bytes(300))) for number in range(20_000)))
+
+    def ask_meanwhile(modest: socket.socket) -> int:
+        """How many requests of the other were handled while one of ours waited, at most."""
+        assert begun.wait(10)
+        waits = []
+        while (before := len(handled)) < 20_000:
+            modest.sendall(encode_command(request(ECHO)))
+            assert modest.recv(1 << 16)
+            waits.append(len(handled) - before)
+        return max(waits)
+
+    async def main() -> None:
+        dispatcher = make_dispatcher()
+        dispatcher.register(TOIL, toil)
+        async with serving(dispatcher) as server:
+            addr = (server.host, server.port)
+            with socket.create_connection(addr, 30) as greedy, socket.create_connection(addr, 30) as modest:
+                sending = asyncio.create_task(asyncio.to_thread(flood, greedy))
+                assert await asyncio.to_thread(ask_meanwhile, modest) < 3_000
+                await sending
 
     run(main())
 
