@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rocketq.filter import BadExpressionError, BloomGeometry, compile_sql
 from rocketq.kernel.filter_program import FilterProgram
@@ -32,6 +32,11 @@ class ConsumerFilter:
     positions: tuple[int, ...]
     program: FilterProgram
     dead_ms: int = 0
+    mask: int = field(init=False)
+    """Its positions as bits."""
+
+    def __post_init__(self) -> None:
+        self.mask = sum(1 << position for position in set(self.positions))
 
     @property
     def is_dead(self) -> bool:
@@ -132,7 +137,9 @@ class ConsumerFilters:
     def may_match(self, known: ConsumerFilter, bitmap: bytes, store_ms: int) -> bool:
         """False when a stored message's bitmap says that it does not meet a condition. It says nothing about those that
         came after the message."""
-        return store_ms <= known.born_ms or self._geometry.may_match(bitmap, known.positions)
+        if store_ms <= known.born_ms or len(bitmap) * 8 != self._geometry.bits:
+            return True
+        return int.from_bytes(bitmap, "little") & known.mask == known.mask
 
     def distrust_until(self, store_ms: int) -> None:
         """Messages up to this time were stored before anything was heard from groups."""

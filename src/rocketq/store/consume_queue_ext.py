@@ -9,9 +9,8 @@ conditions the message met when it was stored. Byte for byte Apache's ConsumeQue
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 HEAD_BYTES: Final = 20
 EXTENSION_BYTES_MAX: Final = 32_767
@@ -26,8 +25,7 @@ _SECTOR_BYTES: Final = 512
 Mapped = bytes | bytearray | mmap.mmap
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
+class Extension(NamedTuple):
     """One unit of a queue's extension; without a bitmap nothing is known about conditions."""
 
     tags_code: int
@@ -46,10 +44,11 @@ class Extension:
 
 def decode_extension(data: Mapped, at: int) -> Extension | None:
     """The unit that starts there, or None."""
-    if not 0 <= at <= len(data) - HEAD_BYTES:
+    room = len(data) - at
+    if at < 0 or room < HEAD_BYTES:
         return None
     size, tags_code, store_ms, bitmap_bytes = _HEAD.unpack_from(data, at)
-    if size != HEAD_BYTES + bitmap_bytes or bitmap_bytes < 0 or at + size > len(data):
+    if not HEAD_BYTES <= size <= room or size != HEAD_BYTES + bitmap_bytes:
         return None
     return Extension(tags_code, store_ms, bytes(data[at + HEAD_BYTES : at + size]))
 

@@ -31,6 +31,7 @@ RESERVE_BYTES_MAX = 256 << 10
 
 BitmapOf = Callable[[str, bytes, int], bytes]  # topic, properties, store time
 Address = int | None
+NOTHING_NEAR = (0, b"")  # the file last looked at, and where it starts
 
 
 class QueueExtensions:
@@ -51,6 +52,7 @@ class QueueExtensions:
         self._end: int | None = None
         self._flushed = 0
         self._mapped: dict[int, mmap.mmap] = {}
+        self._near: tuple[int, mmap.mmap | bytes] = NOTHING_NEAR
         self._used: set[int] = set()
         self._reserved: dict[int, int] = {}
         self._told = False
@@ -60,12 +62,16 @@ class QueueExtensions:
 
     def get(self, address: int) -> Extension | None:
         """What an address leads to; None when it is not there."""
-        start = self.files.at_or_before(position_of(address))
-        try:
-            data = None if start is None else self._map(start)
-        except (OSError, ValueError):  # gone this moment, or empty
-            return None
-        return None if data is None or start is None else decode_extension(data, position_of(address) - start)
+        position, (start, data) = position_of(address), self._near
+        if not 0 <= position - start < len(data):
+            found = self.files.at_or_before(position)
+            if found is None:
+                return None
+            try:
+                start, data = self._near = (found, self._map(found))
+            except (OSError, ValueError):  # gone this moment, or empty
+                return None
+        return decode_extension(data, position - start)
 
     def has_one_of(self, address: int, tag_codes: Container[int]) -> bool:
         """Whether the message may have one of these tags."""
@@ -187,6 +193,7 @@ class QueueExtensions:
 
     def _remove(self, start: int) -> None:
         self._reserved.pop(start, None)
+        self._near = NOTHING_NEAR
         self._mapped.pop(start, None)
         self.files.remove(start)
 
@@ -217,10 +224,12 @@ class QueueExtensions:
         """Forget mappings not used since the last call."""
         for start in [start for start in self._mapped if start not in self._used]:
             del self._mapped[start]
+        self._near = NOTHING_NEAR
         self._used.clear()
 
     def release(self) -> None:
         """The store is closed: let go of all mappings."""
+        self._near = NOTHING_NEAR
         self._mapped.clear()
 
 
