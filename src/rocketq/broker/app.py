@@ -24,6 +24,7 @@ from rocketq.broker.hot_feed import HotFeed, HotPorts
 from rocketq.broker.hot_routes import Routes
 from rocketq.broker.long_polling import RECHECK_MS, LongPolling
 from rocketq.broker.producer_groups import ProducerGroups
+from rocketq.broker.pushes import ChangeNotices
 from rocketq.broker.queue_locks import QueueLocks
 from rocketq.broker.registration import Registrar
 from rocketq.broker.saved_answers import SavedAnswers
@@ -163,12 +164,14 @@ class Broker:
         registrar = Registrar(settings, topics, on_orders=self._take_orders)
         files, figures = StateFiles(store.config.root, store.disk), Figures(config.cluster, now_ms)
         producers: ProducerGroups[Connection] = ProducerGroups()
+        consumers: ConsumerGroups[Connection] = ConsumerGroups()
         transactions = open_transactions(settings, topics, offsets, store, figures, clock)
         parts = wiring.Parts(
             settings=settings,
             topics=topics,
             groups=GroupTable(),
-            consumers=ConsumerGroups(),
+            consumers=consumers,
+            notices=ChangeNotices(consumers.members, asyncio.get_running_loop().call_later),
             filters=ConsumerFilters(config.bloom_geometry),
             producers=producers,
             offsets=offsets,

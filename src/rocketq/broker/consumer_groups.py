@@ -79,9 +79,12 @@ class ConsumerGroups(Generic[Link]):
 
     def _wish(self, data: ConsumerData, link: Link) -> None:
         wishes, known = wishes_of(data.subscriptions), self._wishes.setdefault(data.group, {})
-        if known.get(link) != wishes:
-            known[link] = wishes
-            self._reworded.add(data.group)
+        if known.get(link) == wishes:
+            return
+        agreed = data.group not in self._told and data.group not in self._reworded
+        if link in known or not agreed or next(iter(known.values()), None) != wishes:
+            self._reworded.add(data.group)  # else all agree as before, without asking each of thousands
+        known[link] = wishes
 
     def leave(self, group: str, link: Link) -> bool:
         """Whether it was a member."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
 
 from rocketq.broker.members import Member
 from rocketq.errors import RocketQError
@@ -18,6 +20,8 @@ log = logging.getLogger(__name__)
 
 Client = Member[Connection]
 
+_PAUSE_PER_MEMBER_S: Final = 0.001
+
 
 def push(clients: Iterable[Client], header: Header, body: bytes = b"") -> None:
     """To each of them, without an answer; who cannot be reached is left out."""
@@ -29,8 +33,33 @@ def push(clients: Iterable[Client], header: Header, body: bytes = b"") -> None:
             log.debug("%s was not told (request %d): %s", client.client_id, command.code, error)
 
 
-def tell_members_changed(clients: Iterable[Client], group: str) -> None:
-    push(clients, ConsumersChangedRequest(group=group))
+class ChangeNotices:
+    """Tells the members of a group that it changed: at once, then not again before a pause that grows with the group.
+
+    Changes in the pause are told together when it is over: who joins a group of thousands must not cost thousands of
+    requests each. `later` is a loop's call_later.
+    """
+
+    def __init__(
+        self, members: Callable[[str], list[Client]], later: Callable[[float, Callable[[], None]], object]
+    ) -> None:
+        self._members = members
+        self._later = later
+        self._pausing: dict[str, bool] = {}
+        """By group, whether it changed since it was told."""
+
+    def tell(self, group: str) -> None:
+        if group in self._pausing:
+            self._pausing[group] = True
+            return
+        clients = self._members(group)
+        push(clients, ConsumersChangedRequest(group=group))
+        self._pausing[group] = False
+        self._later(len(clients) * _PAUSE_PER_MEMBER_S, partial(self._go_on, group))
+
+    def _go_on(self, group: str) -> None:
+        if self._pausing.pop(group):
+            self.tell(group)
 
 
 async def ask(client: Client, header: Header, timeout_ms: int, body: bytes = b"") -> Command:

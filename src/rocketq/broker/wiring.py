@@ -35,6 +35,7 @@ from rocketq.broker.handlers import (
 )
 from rocketq.broker.long_polling import LongPolling
 from rocketq.broker.producer_groups import ProducerGroups
+from rocketq.broker.pushes import ChangeNotices
 from rocketq.broker.queue_locks import QueueLocks
 from rocketq.broker.registration import Registrar
 from rocketq.broker.runtime_info import RuntimeInfo
@@ -57,6 +58,7 @@ class Parts:
     topics: TopicTable
     groups: GroupTable
     consumers: ConsumerGroups[Connection]
+    notices: ChangeNotices
     filters: ConsumerFilters
     producers: ProducerGroups[Connection]
     offsets: OffsetTable
@@ -77,7 +79,14 @@ class Parts:
 
 def membership_ports(parts: Parts) -> membership.MembershipPorts:
     return membership.MembershipPorts(
-        parts.settings, parts.topics, parts.groups, parts.consumers, parts.producers, parts.clock, parts.filters
+        parts.settings,
+        parts.topics,
+        parts.groups,
+        parts.consumers,
+        parts.producers,
+        parts.clock,
+        parts.filters,
+        parts.notices,
     )
 
 

@@ -11,7 +11,7 @@ from rocketq.broker.group_table import GroupTable
 from rocketq.broker.members import Member
 from rocketq.broker.producer_groups import ProducerGroups
 from rocketq.broker.pull_filters import compile_checked
-from rocketq.broker.pushes import Client, tell_members_changed
+from rocketq.broker.pushes import ChangeNotices, Client
 from rocketq.broker.settings import Settings
 from rocketq.broker.subscription_conflicts import describe
 from rocketq.broker.tag_filter import is_tag_filter
@@ -38,6 +38,7 @@ class MembershipPorts:
     producers: ProducerGroups[Connection]
     clock: Clock
     filters: ConsumerFilters
+    notices: ChangeNotices
 
 
 handlers: Handlers[MembershipPorts] = Handlers()
@@ -73,7 +74,7 @@ def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -
         log.warning("members of group %s want different things: %s", data.group, describe(found))
     ports.filters.register(data.group, data.subscriptions, now_ms)
     if changed and config.notify_changes and (group is None or group.notify_changes):
-        tell_members_changed(ports.consumers.members(data.group), data.group)
+        ports.notices.tell(data.group)
     return None
 
 
@@ -86,7 +87,7 @@ def unregister(request: Request[headers.UnregisterClientRequest], ports: Members
     if group and ports.consumers.leave(group, request.connection):
         _note_departure(group, ports)
         if _may_notify(group, ports):
-            tell_members_changed(ports.consumers.members(group), group)
+            ports.notices.tell(group)
     return Reply()
 
 
@@ -106,7 +107,7 @@ def disconnected(connection: Connection, ports: MembershipPorts) -> None:
     ports.producers.disconnect(connection)
     for group in ports.consumers.disconnect(connection):
         _note_departure(group, ports)
-        tell_members_changed(ports.consumers.members(group), group)
+        ports.notices.tell(group)
 
 
 def expire(ports: MembershipPorts) -> None:
@@ -117,7 +118,7 @@ def expire(ports: MembershipPorts) -> None:
         connection.close("its client was not heard of in time")
     for group in consumers.groups:
         _note_departure(group, ports)
-        tell_members_changed(ports.consumers.members(group), group)
+        ports.notices.tell(group)
 
 
 @handlers.on(RequestCode.CHECK_CLIENT_CONFIG)
