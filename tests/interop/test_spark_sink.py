@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +15,10 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (it comes with r
 from pyspark.sql import SparkSession
 
 from rocketq.client import Admin, AsyncAdmin
+from rocketq.model import Record
 from rocketq.protocol.failures import TopicNotFound
 from tests.spark.conftest import spark
-from tests.spark.sinking import bodies, properties, stored
+from tests.spark.sinking import properties, stored
 
 from .apache import ApacheBroker, ApacheNameServer, free_broker_port
 
@@ -58,6 +60,14 @@ async def _routed(name_servers: str) -> None:
                 await asyncio.sleep(0.1)
 
 
+def arrived(addr: str, topic: str, count: int) -> list[Record]:
+    """All records, once so many can be read: Apache builds its queues a little behind its log."""
+    until = time.monotonic() + 60
+    while len(found := stored(addr, topic)) < count and time.monotonic() < until:
+        time.sleep(0.2)
+    return found
+
+
 def make_topic(addr: str, name: str) -> str:
     with Admin(addr) as admin:
         admin.topics.create(name, queues=4)
@@ -74,7 +84,7 @@ def test_a_batch_write(spark: SparkSession, addr: str) -> None:
         "map('n', cast(id as string)) as properties",
     )
     frame.write.format("rocketmq").mode("append").option("nameServer", addr).option("topic", topic).save()
-    found = stored(addr, topic)
+    found = arrived(addr, topic, 20_000)
     assert Counter(record.body for record in found) == Counter(b"%d" % n for n in range(20_000))
     assert {record.queue_id for record in found} == {0, 1, 2, 3}
     for record in found[::100]:
@@ -96,7 +106,7 @@ def test_ordered_and_delayed_rows(spark: SparkSession, addr: str) -> None:
     ).save()
     order: dict[str, list[int]] = {}
     places: dict[str, set[int]] = {}
-    for record in stored(addr, topic):
+    for record in arrived(addr, topic, 2_999):
         key = properties(record)["__SHARDINGKEY"]
         order.setdefault(key, []).append(int(record.body))
         places.setdefault(key, set()).add(record.queue_id)
@@ -110,7 +120,9 @@ def test_a_row_that_apaches_broker_refuses_is_found(spark: SparkSession, addr: s
     frame = spark.range(300).coalesce(1).selectExpr("if(id = 100, repeat('x', 4300000), cast(id as string)) as body")
     options = {"topic": topic, "maxMessageBytes": "8000000", "batchBytes": "9000000", "badRecords": "skip"}
     frame.write.format("rocketmq").mode("append").option("nameServer", addr).options(**options).save()
-    assert bodies(addr, topic) == Counter(b"%d" % n for n in range(300) if n != 100)
+    assert Counter(each.body for each in arrived(addr, topic, 299)) == Counter(
+        b"%d" % n for n in range(300) if n != 100
+    )
 
 
 def run_stream(spark: SparkSession, addr: str, topic: str, folder: Path, **options: str) -> None:
@@ -134,7 +146,7 @@ def run_stream(spark: SparkSession, addr: str, topic: str, folder: Path, **optio
 def test_a_stream_write(spark: SparkSession, addr: str, tmp_path: Path) -> None:
     topic = make_topic(addr, "SparkStream")
     run_stream(spark, addr, topic, tmp_path)
-    assert bodies(addr, topic) == Counter(b"%d" % n for n in range(500))
+    assert Counter(each.body for each in arrived(addr, topic, 500)) == Counter(b"%d" % n for n in range(500))
 
 
 def test_exactly_once_is_refused_in_one_line(spark: SparkSession, addr: str, tmp_path: Path) -> None:

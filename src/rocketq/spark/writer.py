@@ -17,7 +17,7 @@ from rocketq.client.core.send_results import Accepted
 from rocketq.errors import RocketQError
 from rocketq.kernel.batch_encode import BatchEncoder
 from rocketq.model import SysFlag
-from rocketq.protocol.failures import MessageIllegal, TopicNotFound
+from rocketq.protocol.failures import BrokerError, TopicNotFound
 from rocketq.protocol.names import Property
 from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, encode_properties
 from rocketq.spark.batch_rows import (
@@ -185,7 +185,7 @@ class TaskWriter:
             self.written.rows += 1
         self.stored(answer)
 
-    def _refused(self, parcel: Parcel, error: MessageIllegal) -> Sequence[Parcel]:
+    def _refused(self, parcel: Parcel, error: BrokerError) -> Sequence[Parcel]:
         """Of a batch that its broker does not take, the rows it does not take are found by halving."""
         if parcel.origin is None:
             raise SparkError(f"{self._task}: a dead letter for topic {parcel.topic} was refused: {error}")

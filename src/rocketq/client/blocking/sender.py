@@ -21,9 +21,9 @@ from rocketq.client.errors import NoQueueError
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import TopicRoute
-from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command, HeaderForm
-from rocketq.protocol.failures import MessageIllegal, TopicNotFound, failure_of
+from rocketq.protocol.failures import BrokerError, MessageIllegal, TopicNotFound, failure_of
 from rocketq.protocol.frame import encode_command
 from rocketq.protocol.headers.send import SendRequest
 from rocketq.protocol.names import AUTO_CREATE_TOPIC
@@ -82,7 +82,7 @@ class ParcelSender:
         client: BlockingClient,
         settings: SendSettings,
         *,
-        on_refused: Callable[[Parcel, MessageIllegal], Sequence[Parcel]],
+        on_refused: Callable[[Parcel, BrokerError], Sequence[Parcel]],
         on_stored: Callable[[Parcel, Accepted], None] = lambda parcel, answer: None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -163,7 +163,7 @@ class ParcelSender:
         self._on_stored(parcel, answer)
 
     def _failed(self, parcel: Parcel, error: RocketQError) -> None:
-        if isinstance(error, MessageIllegal):
+        if isinstance(error, BrokerError) and is_for_no_broker(error):
             instead = self._on_refused(parcel, error)
             if parcel.queue is not None:
                 self._held[parcel.queue] -= 1
@@ -270,3 +270,9 @@ class ParcelSender:
         )
         form = HeaderForm.BINARY if parcel.is_batch else HeaderForm.JSON  # the id of each message is in the answer
         return make_request(request, opaque=0, code=code, body=parcel.body, form=form)
+
+
+def is_for_no_broker(error: BrokerError) -> bool:
+    """Whether it is the message's own fault; 5.x tells of a batch that is too large as of any failure."""
+    too_large = error.code == ResponseCode.SYSTEM_ERROR and "size exceeded" in (error.remark or "")
+    return isinstance(error, MessageIllegal) or too_large
