@@ -14,6 +14,8 @@ from rocketq.filter.syntax import Node
 
 CHARS_MAX: Final = 16_384
 NESTING_MAX: Final = 60
+DOUBLE_MINUS_MAX: Final = 200
+"""Each of them may begin a comment, for whose end all that follows is searched."""
 
 _PARSER: Final = Lark(GRAMMAR, parser="lalr", lexer="basic", transformer=Builder(), maybe_placeholders=False)
 
@@ -22,6 +24,8 @@ def parse(expression: str) -> Node:
     """The condition; BadExpressionError says what is wrong and where."""
     if len(expression) > CHARS_MAX:
         raise BadExpressionError(f"the expression is longer than {CHARS_MAX} characters", expression)
+    if expression.count("--") > DOUBLE_MINUS_MAX:
+        raise BadExpressionError(f"the expression has more than {DOUBLE_MINUS_MAX} double minus signs", expression)
     try:
         found = _read(expression)
         if found.depth > NESTING_MAX:

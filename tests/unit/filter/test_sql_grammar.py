@@ -174,3 +174,18 @@ def place_of_error(text: str) -> int:
     except BadExpressionError as error:
         return len(text) + 1 if error.position is None else error.position
     return -1
+
+
+@pytest.mark.parametrize(
+    "text", ["-" * (CHARS_MAX - 10) + "1 > 0", "a = --1 OR " * 1_400 + "a = 1", "\n" + "--" * 8_000]
+)
+def test_minus_signs_without_end_are_refused_before_comments_are_looked_for(text: str) -> None:
+    """Goal: each pair may begin a comment, and each such search reads to the end: thousands would take seconds."""
+    with pytest.raises(BadExpressionError, match="double minus signs"):
+        parse(text)
+
+
+def test_minus_signs_in_numbers_texts_and_comments_are_allowed() -> None:
+    """Goal: the limit is far above what conditions have."""
+    text = "a = '" + "-" * 300 + "' OR a = - -1 -- a line of its own\n OR a = -1"
+    assert parse(text) == parse("a = '" + "-" * 300 + "' OR a = - -1 OR a = -1")
