@@ -28,6 +28,7 @@ from rocketq.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsMode, TlsSession
 log = logging.getLogger(__name__)
 
 _GATHERED_BYTES_MAX = 64 * 1024
+_GONE = ("0.0.0.0", 0)  # a peer that left before it could be asked who it is; what it sent still counts
 _TURN_S = 0.005  # a read that took longer than this is the connection's last before all others had their turn
 
 CloseCallback = Callable[["Connection"], None]
@@ -215,7 +216,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, base: asyncio.BaseTransport) -> None:
         transport = self._transport = cast(asyncio.Transport, base)  # uvloop's are no subclasses of it
         transport.set_write_buffer_limits(high=self.limits.write_high_bytes)
-        self.peer_host, self.peer_port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.peer_host, self.peer_port = (transport.get_extra_info("peername") or _GONE)[:2]
         self.local_host, self.local_port = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self._endpoint.connections.add(self)
         if self._endpoint.draining:  # it was accepted while the server stopped, which would wait for its end for ever

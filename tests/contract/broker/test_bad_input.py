@@ -6,6 +6,9 @@ import asyncio
 import json
 import logging
 import random
+import socket
+import struct
+import time
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +21,7 @@ from rocketq.protocol.command import Command
 from rocketq.protocol.frame import FrameDecoder, encode_command
 from rocketq.protocol.headers import HEADERS
 from rocketq.testing import EmbeddedCluster
-from tests.contract.broker.kit import connected, hold, make_topic, over_loopback, send
+from tests.contract.broker.kit import connected, hold, letters, make_topic, over_loopback, send, send_fields
 
 FRAMES = Path(__file__).parents[2] / "golden" / "frames"
 ROUNDS, REQUESTS = 25, 40
@@ -139,3 +142,33 @@ async def test_a_client_that_does_not_read_does_not_hurt_others(rocketq_cluster:
         for _ in range(20):
             assert (await send(good, topic)).code == 0
         lazy.transport.abort()
+
+
+@over_loopback
+async def test_who_is_gone_before_it_is_accepted_is_no_fault(
+    rocketq_cluster: EmbeddedCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a peer whose address cannot be asked for any more is served or dropped without an error in the log."""
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic)
+        frame = encode_command(Command(code=310, ext_fields=_texts(letters(send_fields(topic))), body=b"left"))
+        host, _, port = rocketq_cluster.broker_addr.rpartition(":")
+        busy = asyncio.create_task(asyncio.to_thread(rocketq_cluster.thread.run, _keep_loop_busy()))
+        await asyncio.sleep(0.1)
+        for _ in range(20):
+            gone = socket.create_connection((host, int(port)))
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            gone.sendall(frame)
+            gone.close()
+        await busy
+        assert (await send(peer, topic)).code == 0
+        await asyncio.sleep(0.1)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def _keep_loop_busy() -> None:
+    time.sleep(0.5)  # nobody is accepted meanwhile
+
+
+def _texts(fields: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in fields.items()}
