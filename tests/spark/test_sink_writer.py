@@ -11,6 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from rocketq.client import Admin
 from rocketq.client.blocking import BlockingClient
 from rocketq.client.blocking.sender_ends import HalfHandle, TransactionEnds
 from rocketq.protocol.failures import TopicNotFound
@@ -143,6 +144,42 @@ def test_a_topic_comes_to_be_by_the_first_send(cluster: EmbeddedCluster, client:
             assert time.monotonic() < wait_until
             time.sleep(0.1)
     assert found == {b"a": 1, b"b": 1}
+
+
+def test_another_broker_takes_what_one_does_not(topic: str) -> None:
+    """Goal: retriable failures send plain rows elsewhere; rows for that very broker wait for it, then fail by name."""
+    with EmbeddedCluster(brokers=2) as own, BlockingClient(own.name_server_addr) as client:
+        with Admin(own.name_server_addr) as admin:
+            admin.topics.create(topic, queues=2)
+            admin.brokers.set_config("broker-0", {"startAcceptSendRequestTimeStamp": str(1 << 60)})
+        rows = [b"%d" % n for n in range(1_000)]
+        assert write(client, options(own, topic), {"body": rows}).rows == 1_000
+        assert bodies(own.name_server_addr, topic) == Counter(rows)
+        assert {record.store_host.port for record in stored(own.name_server_addr, topic)} == {
+            own.brokers[1].config.port
+        }
+        with pytest.raises(SparkError) as caught:
+            write(client, options(own, topic, retries=1), {"body": ["x"], "brokerName": ["broker-0"]})
+        assert "2 tries failed" in str(caught.value)
+        assert "broker-0: SYSTEM_ERROR" in str(caught.value)
+
+
+def test_lines_that_break_are_mended(topic: str) -> None:
+    """Goal: a broker that goes away for a moment, several times, costs no row."""
+    with EmbeddedCluster() as own, BlockingClient(own.name_server_addr) as client:
+        with Admin(own.name_server_addr) as admin:
+            admin.topics.create(topic, queues=2)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for number in range(6):
+                yield pa.RecordBatch.from_pydict({"body": [b"%d-%d" % (number, row) for row in range(500)]})
+                if number % 2:
+                    own.restart_broker()
+
+        written = TaskWriter(client, options(own, topic, batch_bytes=8_192), TaskId(0)).write(batches())
+        assert written.rows == 3_000
+        found = bodies(own.name_server_addr, topic)
+    assert set(found) == {b"%d-%d" % (number, row) for number in range(6) for row in range(500)}
 
 
 # Bad rows
