@@ -25,7 +25,7 @@ from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import BrokerData, QueueData, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import BrokerError, RequestNotSupported
+from rocketq.protocol.failures import BrokerError, RequestNotSupported, TopicNotFound
 from rocketq.protocol.flags import ConsumeFromWhere, MessageModel, PullFlag, RequestMode
 from rocketq.protocol.headers.pull import PullRequest
 from rocketq.runtime.clock import ManualClock
@@ -122,6 +122,37 @@ def test_a_broker_that_does_not_answer_changes_nothing() -> None:
     assert rounds(session).queues == set()
     session = PlayedSession(GET_CONSUMER_LIST_BY_GROUP=BrokerError(1, "nobody of this group"))
     assert rounds(session).queues == set()
+
+
+def test_a_topic_that_is_not_there_is_looked_for_more_often() -> None:
+    """Goal: a consumer that was there before the first message need not wait for the next regular round."""
+    session, table = PlayedSession(), SubscriptionTable()
+    table.put(make_subscription("T", "*", None, 1))
+    missing = TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "not yet")
+
+    async def absent(topic: str) -> TopicRoute:
+        raise missing
+
+    async def run() -> tuple[int, int, int]:
+        rebalancer = Rebalancer(
+            session,  # type: ignore[arg-type]
+            "g",
+            Owner(),
+            table,
+            model=MessageModel.BROADCASTING,
+            strategy=Averagely(),
+            broker_assigns=False,
+            interval_ms=20_000,
+        )
+        before_ms = rebalancer.pause_ms
+        session.routes = SimpleNamespace(get=absent)  # type: ignore[assignment]
+        await rebalancer.round()
+        absent_ms = rebalancer.pause_ms
+        session.routes = session
+        await rebalancer.round()
+        return before_ms, absent_ms, rebalancer.pause_ms
+
+    assert asyncio.run(run()) == (20_000, 2_000, 20_000)
 
 
 def test_broadcasting_asks_nobody() -> None:

@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 from rocketq.client.aio.session import Session
 from rocketq.client.core.allocation import AllocationStrategy, share_of
@@ -22,6 +22,9 @@ from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.failures import BrokerError, TopicNotFound
 from rocketq.protocol.flags import MessageModel, RequestMode
 from rocketq.protocol.headers.membership import ConsumerListRequest
+
+ABSENT_INTERVAL_MS: Final = 2_000
+"""Between rounds while a topic is not there: consumers should not be the last to know that a first message made it."""
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +68,7 @@ class Rebalancer:
         self._interval_ms = interval_ms
         self._shared_by_members: set[str] = set()
         self._answered: set[str] = set()
+        self._absent: set[str] = set()
         self._woken = asyncio.Event()
         self.lock = asyncio.Lock()
         """Held during a round; whoever else moves queues takes it too."""
@@ -73,11 +77,16 @@ class Rebalancer:
     def wake(self) -> None:
         self._woken.set()
 
+    @property
+    def pause_ms(self) -> int:
+        """Until the next round, unless it is woken."""
+        return min(self._interval_ms, ABSENT_INTERVAL_MS) if self._absent else self._interval_ms
+
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval_ms / 1000):
+                async with asyncio.timeout(self.pause_ms / 1000):
                     await self._woken.wait()
             self._woken.clear()
             try:
@@ -87,6 +96,7 @@ class Rebalancer:
 
     async def round(self) -> None:
         async with self.lock:
+            self._absent.clear()
             for topic in list(self._subscriptions.topics()):
                 await self._topic(topic)
             for queue in unsubscribed(self._owner.owned(), self._subscriptions.topics()):
@@ -98,6 +108,7 @@ class Rebalancer:
             target = await self._target(topic)
         except TopicNotFound:
             log.debug("group %s: topic %s is not there (yet)", self._group, topic)
+            self._absent.add(topic)
             return
         except RocketQError as error:
             log.info("group %s: topic %s keeps its share: %s", self._group, topic, error)
