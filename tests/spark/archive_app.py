@@ -32,7 +32,6 @@ def session(order: dict[str, Any]) -> SparkSession:
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.sql.shuffle.partitions": "2",
-        "spark.python.authenticate.socketTimeout": "120s",
         "spark.task.maxFailures": "100",
         "spark.stage.maxConsecutiveAttempts": "100",
         "spark.deploy.maxExecutorRetries": "-1",

@@ -28,7 +28,6 @@ SESSION_CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.streaming.stopTimeout": "30s",
-    "spark.python.authenticate.socketTimeout": "120s",
     "spark.log.level": "ERROR",
 }
 CLUSTER_SETTINGS = {"enablePropertyFilter": "true", "traceTopicEnable": "true"}
