@@ -14,7 +14,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte, load_i32, load_i64
+    from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte, load_i32, load_i64, wrap_i64
     from rocketq.kernel.properties import PropertySpans
     from rocketq.kernel.records import END, MESSAGE, RecordView
 
@@ -340,8 +340,12 @@ class RecordRows:
         self._ints[3 * rows + row] = view.flag
         self._longs[row] = view.queue_offset
         self._longs[rows + row] = view.log_offset
-        self._longs[2 * rows + row] = view.born_ms * 1000
-        self._longs[3 * rows + row] = view.store_ms * 1000
+        if cython.compiled:
+            self._longs[2 * rows + row] = view.born_ms * 1000
+            self._longs[3 * rows + row] = view.store_ms * 1000
+        else:  # a damaged time may be any number: C wraps by itself
+            self._longs[2 * rows + row] = wrap_i64(view.born_ms * 1000)
+            self._longs[3 * rows + row] = wrap_i64(view.store_ms * 1000)
 
     def put_spans(self, p, wanted):
         spans: PropertySpans = self._spans
