@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from rocketq.client import Message
 from rocketq.spark.errors import OptionError
-from rocketq.spark.pipelines import replay
+from rocketq.spark.pipelines import dlq, replay
+from tests.spark.dead_letters import dead
+from tests.spark.filling import Filler
+from tests.spark.reading import reading
 
 SCHEMA = "topic string, msgId string, body binary, tags string, keys string, properties map<string,string>"
 
@@ -69,3 +75,57 @@ def test_what_cannot_be_replayed_is_said_before_anything_is_sent(messages: DataF
         replay.prepared(messages, topic="no topic")
     with pytest.raises(OptionError, match="a rate is a number above 0"):
         replay.replay(replay.prepared(messages), {}, rows_per_s=0)
+
+
+# to brokers
+
+
+def copies_of(spark: SparkSession, filler: Filler, topic: str) -> DataFrame:
+    return reading(spark, filler, topic, includeProperties="true")
+
+
+def test_dead_letters_go_back_where_they_came_from_with_their_first_id(spark: SparkSession, filler: Filler) -> None:
+    """Goal: from a consumer's failure to a second chance, through the broker; ids of the first way are kept."""
+    topic, group = filler.topic(), "replay-billing"
+    sent = [
+        Message(topic=topic, body=b"%d" % n, tag="bad", keys=(f"k{n}",), properties={"n": str(n)}) for n in range(6)
+    ]
+    dead(filler, group, topic, sent, dies=["bad"])
+    letters = dlq.read_dlq(spark, {"nameServer": filler.name_servers}, groups=[group])
+    first_ids = {row.keys: row.properties["ORIGIN_MESSAGE_ID"] for row in letters.collect()}
+    done = replay.replay(replay.prepared(letters), {"nameServer": filler.name_servers})
+    assert (done.messages, done.body_bytes) == (6, 6)
+    copies = [row for row in copies_of(spark, filler, topic).collect() if "ORIGIN_MESSAGE_ID" in row.properties]
+    assert {row.keys: row.properties["ORIGIN_MESSAGE_ID"] for row in copies} == first_ids
+    assert {(row.tags, row.reconsumeTimes, row.properties["n"] == row.keys[1:]) for row in copies} == {("bad", 0, True)}
+
+
+def test_a_rate_is_kept(spark: SparkSession, filler: Filler) -> None:
+    """Goal: the broker sees them over the time the rate means, not at once."""
+    source, _ = filler.fill(60)
+    target = filler.topic()
+    copies = replay.prepared(copies_of(spark, filler, source), topic=target)
+    assert replay.replay(copies, {"nameServer": filler.name_servers}, rows_per_s=20).messages == 60
+    times = sorted(row.storeTimestamp for row in copies_of(spark, filler, target).collect())
+    assert len(times) == 60
+    assert (times[-1] - times[0]).total_seconds() >= 2.5
+    assert len({time.replace(microsecond=0) for time in times}) >= 3, "over all the time, not in lumps"
+
+
+def test_a_checkpoint_replays_what_is_new(spark: SparkSession, filler: Filler, tmp_path: Path) -> None:
+    source, _ = filler.fill(20)
+    target = filler.topic()
+    sink = {"nameServer": filler.name_servers}
+
+    def run(rows_per_s: float | None) -> int:
+        stream = spark.readStream.format("rocketmq").options(
+            nameServer=filler.name_servers, subscribe=source, startingOffsets="earliest", includeProperties="true"
+        )
+        copies = replay.prepared(stream.load(), topic=target)
+        query = replay.replay_stream(copies, sink, checkpoint=str(tmp_path / "c"), rows_per_s=rows_per_s)
+        assert query.awaitTermination(120)
+        return copies_of(spark, filler, target).count()
+
+    assert run(None) == 20
+    filler.fill(5, topic=source, first=20)
+    assert run(100) == 25

@@ -8,11 +8,13 @@ from typing import Final
 import click
 
 VERBS: Final = {
+    "archive": ("rocketq.cli.commands.pipeline_archive", "archive"),
     "dlq": ("rocketq.cli.commands.pipeline_dlq", "dlq"),
     "init": ("rocketq.cli.commands.pipeline_init", "init"),
     "lag": ("rocketq.cli.commands.pipeline_lag", "lag"),
     "replay": ("rocketq.cli.commands.pipeline_replay", "replay"),
     "trace": ("rocketq.cli.commands.pipeline_trace", "trace"),
+    "verify": ("rocketq.cli.commands.pipeline_verify", "verify"),
 }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 
 from rocketq.cli.commands.calling import UNREACHABLE, USAGE, Caller, calls_cluster, exit_code
-from rocketq.cli.commands.pipeline_progress import shown_progress
+from rocketq.cli.commands.pipeline_progress import Tell, shown_progress
 from rocketq.errors import RocketQError
 from rocketq.spark import errors
 from rocketq.spark.errors import AwayError, OptionError, SparkError
@@ -45,12 +45,16 @@ class Pipeline:
 
     def run(self, label: str, work: Callable[[SparkSession], _Result]) -> _Result:
         """The result of work on Spark; what keeps it from succeeding ends the command with one line."""
+        return self.run_told(label, "tasks", lambda spark, _: work(spark))
+
+    def run_told(self, label: str, unit: str, work: Callable[[SparkSession, Tell], _Result]) -> _Result:
+        """The same for work that tells how much of what unit is done."""
         try:
             _require_spark()
             spark, ours = self._session(label)
             try:
-                with shown_progress(spark, label, shown=not self.caller.as_json):
-                    return work(spark)
+                with shown_progress(spark, label, unit, shown=not self.caller.as_json) as tell:
+                    return work(spark, tell)
             finally:
                 if ours:
                     spark.stop()
@@ -79,26 +83,10 @@ class Pipeline:
 
 
 def runs_pipeline(command: _Command) -> _Command:
-    """The options every pipeline has; the command gets a `Pipeline` first."""
+    """The options every pipeline on a cluster has; the command gets a `Pipeline` first."""
 
     @calls_cluster
-    @runs_spark
-    @functools.wraps(command)
-    def wrapped(caller: Caller, run: Callable[[Caller], Pipeline], **given: Any) -> Any:
-        return command(run(caller), **given)
-
-    return wrapped  # type: ignore[return-value]
-
-
-def runs_spark(command: _Command) -> _Command:
-    """The options of Spark alone; the command gets what makes a `Pipeline` of a `Caller`."""
-
-    @click.option(
-        "--master",
-        metavar="URL",
-        help="Where it runs: local[2], spark://HOST:PORT, yarn, sc://HOST:PORT.  [default: here, all cores]",
-    )
-    @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+    @_spark_options
     @click.option(
         "--option",
         "options",
@@ -113,7 +101,7 @@ def runs_spark(command: _Command) -> _Command:
     )
     @functools.wraps(command)
     def wrapped(
-        *args: Any,
+        caller: Caller,
         master: str | None,
         conf: tuple[str, ...],
         options: tuple[str, ...],
@@ -123,10 +111,31 @@ def runs_spark(command: _Command) -> _Command:
         lines = options_file.read_text().splitlines() if options_file is not None else []
         kept = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
         made = _pairs("--options-file", kept) | _pairs("--option", options)
-        settings = _pairs("--conf", conf)
-        return command(*args, run=lambda caller: Pipeline(caller, master, settings, made), **given)
+        return command(Pipeline(caller, master, _pairs("--conf", conf), made), **given)
 
     return wrapped  # type: ignore[return-value]
+
+
+def runs_offline(command: _Command) -> _Command:
+    """The options of a pipeline that talks to no broker."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    @_spark_options
+    @functools.wraps(command)
+    def wrapped(as_json: bool, master: str | None, conf: tuple[str, ...], **given: Any) -> Any:
+        return command(Pipeline(Caller("", 0, as_json), master, _pairs("--conf", conf), {}), **given)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def _spark_options(command: _Command) -> _Command:
+    master = click.option(
+        "--master",
+        metavar="URL",
+        help="Where it runs: local[2], spark://HOST:PORT, yarn, sc://HOST:PORT.  [default: here, on all cores]",
+    )
+    conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+    return master(conf(command))
 
 
 def report_option(command: _Command) -> _Command:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,25 +18,39 @@ _INTERVAL_S: Final = 0.2
 _CLEAR: Final = "\r\x1b[K"
 
 
-def bar_text(label: str, done: int, total: int) -> str:
+Tell = Callable[[int, int], None]
+"""Called with how much is done and how much there is."""
+
+
+def bar_text(label: str, done: int, total: int, unit: str = "tasks") -> str:
     """`label [####----] 4 of 8 tasks`; nothing is known yet of a total of 0."""
     if total <= 0:
         return f"{label} ..."
     filled = BAR_CHARS * min(done, total) // total
-    return f"{label} [{'#' * filled}{'-' * (BAR_CHARS - filled)}] {done} of {total} tasks"
+    return f"{label} [{'#' * filled}{'-' * (BAR_CHARS - filled)}] {done:,} of {total:,} {unit}"
 
 
 @contextmanager
-def shown_progress(spark: SparkSession, label: str, *, shown: bool) -> Iterator[None]:
-    """Only on a terminal."""
+def shown_progress(spark: SparkSession, label: str, unit: str, *, shown: bool) -> Iterator[Tell]:
+    """A bar, only on a terminal. It shows what it is told; until then, the tasks of Spark."""
+    told: list[tuple[int, int]] = []
     if not shown or not sys.stderr.isatty():
-        yield
+        yield lambda done, total: None
         return
-    stop = threading.Event()
-    thread = threading.Thread(target=_show, args=(_Tasks(spark), label, stop), name="rocketq-progress", daemon=True)
+    stop, counts = threading.Event(), _Tasks(spark)
+
+    def show() -> None:
+        while not stop.wait(_INTERVAL_S):
+            try:
+                text = bar_text(label, *told[-1], unit) if told else bar_text(label, *counts.now())
+            except Exception:  # a session that ends under our eyes must not be the reason of a failure
+                return
+            click.echo(_CLEAR + text, nl=False, err=True)
+
+    thread = threading.Thread(target=show, name="rocketq-progress", daemon=True)
     thread.start()
     try:
-        yield
+        yield lambda done, total: told.__setitem__(slice(None), [(done, total)])
     finally:
         stop.set()
         thread.join()
@@ -44,25 +58,17 @@ def shown_progress(spark: SparkSession, label: str, *, shown: bool) -> Iterator[
 
 
 class _Tasks:
-    """Of stages that run now, and of those that ran since the beginning."""
+    """Of stages that run now, and of those that ran since the beginning. Spark Connect does not tell."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._tracker: Any = getattr(spark, "sparkContext", None) and spark.sparkContext.statusTracker()
+        context = None if "connect" in type(spark).__module__ else spark.sparkContext
+        self._tracker: Any = context and context.statusTracker()
         self._seen: dict[int, tuple[int, int]] = {}
 
-    def count(self) -> tuple[int, int]:
+    def now(self) -> tuple[int, int]:
         active = self._tracker.getActiveStageIds() if self._tracker else []
-        for stage in [*self._seen, *active]:
+        for stage in {*self._seen, *active}:
             info = self._tracker.getStageInfo(stage)
             if info is not None:
                 self._seen[stage] = (info.numCompletedTasks, info.numTasks)
         return sum(done for done, _ in self._seen.values()), sum(total for _, total in self._seen.values())
-
-
-def _show(tasks: _Tasks, label: str, stop: threading.Event) -> None:
-    while not stop.wait(_INTERVAL_S):
-        try:
-            done, total = tasks.count()
-        except Exception:  # a session that ends under our eyes must not be the reason of a failure
-            return
-        click.echo(_CLEAR + bar_text(label, done, total), nl=False, err=True)

@@ -121,7 +121,18 @@ def _read(
     spark: SparkSession, source: Mapping[str, str], topic: str, archive: str | None, *, streaming: bool
 ) -> DataFrame:
     if archive is not None:
-        return spark.read.parquet(archive)
+        return _read_archive(spark, archive)
     reader = spark.readStream.option("startingOffsets", "earliest") if streaming else spark.read
     given = {"subscribe": topic, "includeProperties": "true", **source}
     return reader.format("rocketmq").options(**given).load()
+
+
+def _read_archive(spark: SparkSession, archive: str) -> DataFrame:
+    """By its manifest, or any Parquet files."""
+    from rocketq.spark.archive.folder import ArchiveFolder  # noqa: PLC0415
+    from rocketq.spark.pipelines.archive import read_archive  # noqa: PLC0415
+
+    is_here = "://" not in archive.removeprefix("file://")
+    if is_here and ArchiveFolder(archive).exists:
+        return read_archive(spark, archive)
+    return spark.read.parquet(archive)

@@ -78,7 +78,7 @@ def check(
         _fail(str(error), FAILED, as_json)
     if show:
         bar.render_finish()
-    click.echo(json.dumps(report.to_json(), indent=2) if as_json else _text(report))
+    click.echo(json.dumps(report.to_json(), indent=2) if as_json else report_text(report))
     sys.exit(0 if report.ok else FAILED)
 
 
@@ -90,7 +90,8 @@ def _fail(message: str, code: int, as_json: bool) -> None:
     sys.exit(code)
 
 
-def _text(report: VerifyReport) -> str:
+def report_text(report: VerifyReport) -> str:
+    """For people."""
     lines = [
         f"{click.style(item.severity.value, fg=_COLOURS[item.severity])}: {item.where}: {item.what}"
         for item in report.findings

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.types import ArrayType, StructType
 
 from rocketq.client import Admin
 from rocketq.protocol.names import is_system_group
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     )
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
-_ARROW: Final = pa.schema(
+_ROW: Final = pa.struct(
     [
         ("at", _TIME),
         ("group", pa.string()),
@@ -52,7 +54,7 @@ _ARROW: Final = pa.schema(
         ("behindMs", pa.int64()),
     ]
 )
-LAG_SCHEMA: Final = from_arrow_schema(_ARROW)
+LAG_TYPE: Final = cast(StructType, from_arrow_type(_ROW))
 ROWS_KEPT_MAX: Final = 100_000
 
 
@@ -74,33 +76,35 @@ def samples(ticks: DataFrame, name_servers: str, groups: Sequence[str] = ()) -> 
     """The lag once per row of `ticks`, whatever is in it."""
     wanted = tuple(groups)
 
-    def asked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for _ in range(batch.num_rows):
-                yield to_arrow(ask(name_servers, wanted))
+    def asked(ticks: pa.Array) -> pa.Array:
+        return pa.array([_as_dicts(ask(name_servers, wanted)) for _ in range(len(ticks))], pa.list_(_ROW))
 
-    return ticks.mapInArrow(asked, LAG_SCHEMA)
+    rows = arrow_udf(asked, ArrayType(LAG_TYPE), ArrowUDFType.SCALAR).asNondeterministic()
+    return ticks.select(rows(F.lit(0)).alias("rows")).select(F.explode("rows").alias("row")).select("row.*")
 
 
 def frame_of(spark: SparkSession, rows: Sequence[LagRow]) -> DataFrame:
     """Rows that were asked for on the driver."""
-    return spark.createDataFrame(to_arrow(rows).to_pylist(), LAG_SCHEMA)
+    values = [{**row, "at": _moment(row["at"] // 1000)} for row in _as_dicts(rows)]
+    return spark.createDataFrame(values, LAG_TYPE)
 
 
-def to_arrow(rows: Sequence[LagRow]) -> pa.RecordBatch:
-    columns = [
-        [row.at_ms * 1000 for row in rows],
-        [row.group for row in rows],
-        [row.queue.topic for row in rows],
-        [row.queue.broker_name for row in rows],
-        [row.queue.queue_id for row in rows],
-        [row.committed for row in rows],
-        [row.max_offset for row in rows],
-        [row.lag for row in rows],
-        [row.behind_ms for row in rows],
+def _as_dicts(rows: Sequence[LagRow]) -> list[dict[str, Any]]:
+    """By column; times in microseconds."""
+    return [
+        {
+            "at": row.at_ms * 1000,
+            "group": row.group,
+            "topic": row.queue.topic,
+            "brokerName": row.queue.broker_name,
+            "queueId": row.queue.queue_id,
+            "committed": row.committed,
+            "maxOffset": row.max_offset,
+            "lag": row.lag,
+            "behindMs": row.behind_ms,
+        }
+        for row in rows
     ]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 def over_time(samples: DataFrame) -> DataFrame:

@@ -9,38 +9,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType
 
 from rocketq.client.core.messages import NOT_COPIED
 from rocketq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, Property, topic_fault
-from rocketq.spark.errors import OptionError
+from rocketq.spark.errors import OptionError, plain_rows
 from rocketq.spark.pipelines.pacing import paced_batches
+from rocketq.spark.reader import client_of
+from rocketq.spark.sink_options import SinkOptions, parse_sink
+from rocketq.spark.sink_schema import check_schema
+from rocketq.spark.writer import TaskId, TaskWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LEFT_BEHIND: Final = sorted(NOT_COPIED | {Property.SHARDING_KEY, Property.ORIGIN_MESSAGE_ID})
-_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_BATCH_ROWS_MAX: Final = 10_000
 MESSAGE_COLUMNS: Final = ("topic", "msgId", "body", "tags", "keys", "properties")
 """Of a message whose properties were read too."""
-SINK_SCHEMA: Final = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("body", BinaryType()),
-        StructField("tags", StringType()),
-        StructField("keys", StringType()),
-        StructField("shardingKey", StringType()),
-        StructField("properties", MapType(StringType(), StringType())),
-    ]
-)
+_SENT: Final = "messages long, bytes long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +79,12 @@ def plan(prepared: DataFrame) -> DataFrame:
 
 def replay(prepared: DataFrame, sink: Mapping[str, str], *, rows_per_s: float | None = None) -> Replayed:
     """Send them; `sink` are options of format("rocketmq") such as nameServer. Returns when all are stored."""
+    if rows_per_s is not None:
+        return _replay_paced(prepared, sink, rows_per_s)
     counted = Observation()
-    rows = _paced(prepared, rows_per_s).observe(
-        counted, F.count(F.lit(1)).alias("messages"), F.sum(F.octet_length("body")).alias("bytes")
-    )
-    with _small_batches(prepared.sparkSession, rows_per_s):
-        rows.write.format("rocketmq").options(**sink).mode("append").save()
+    size = F.octet_length("body")
+    rows = prepared.observe(counted, F.count(F.lit(1)).alias("messages"), F.sum(size).alias("bytes"))
+    rows.write.format("rocketmq").options(**sink).mode("append").save()
     found = counted.get
     return Replayed(messages=found["messages"], body_bytes=found["bytes"] or 0)
 
@@ -107,36 +99,39 @@ def replay_stream(
 ) -> StreamingQuery:
     """Of a stream: what was not replayed yet since the last run with this checkpoint, then the query ends; another
     `trigger` lets it go on."""
-    writer = _paced(prepared, rows_per_s).writeStream.format("rocketmq").options(**sink)
-    started = writer.option("checkpointLocation", checkpoint).trigger(**(trigger or {"availableNow": True})).start()
-    return started
-
-
-def _paced(prepared: DataFrame, rows_per_s: float | None) -> DataFrame:
-    """In one task: as many as would share the rate could not know of each other."""
     if rows_per_s is None:
-        return prepared
+        writer = prepared.writeStream.format("rocketmq").options(**sink)
+    else:
+        writer = prepared.writeStream.foreachBatch(lambda rows, _: _send_batch(rows, sink, rows_per_s))
+    return writer.option("checkpointLocation", checkpoint).trigger(**(trigger or {"availableNow": True})).start()
+
+
+def _send_batch(rows: DataFrame, sink: Mapping[str, str], rows_per_s: float) -> None:
+    _replay_paced(rows, sink, rows_per_s)
+
+
+def _replay_paced(prepared: DataFrame, sink: Mapping[str, str], rows_per_s: float) -> Replayed:
+    """In one task: those that share a rate could not know of each other. It sends by itself: Spark gathers rows on the
+    way to a sink and would hand them over in lumps."""
     if rows_per_s <= 0:
         raise OptionError(f"a rate is a number above 0, not {rows_per_s}")
+    options = parse_sink(sink, streaming=False)
+    check_schema(prepared.schema, options)
 
-    def pace(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return paced_batches(batches, rows_per_s, now_s=time.monotonic, pause=time.sleep)
+    def sent(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        chunks = paced_batches(batches, rows_per_s, now_s=time.monotonic, pause=time.sleep)
+        return plain_rows(_sent_chunk(chunk, options) for chunk in chunks)
 
-    return prepared.coalesce(1).mapInArrow(pace, SINK_SCHEMA)
+    counted = prepared.coalesce(1).mapInArrow(sent, _SENT)
+    messages, size = counted.agg(F.sum("messages"), F.sum("bytes")).collect()[0]
+    return Replayed(messages=messages or 0, body_bytes=size or 0)
 
 
-@contextmanager
-def _small_batches(spark: SparkSession, rows_per_s: float | None) -> Iterator[None]:
-    """Spark gathers rows on their way to a sink: no more than those of a second, or slow rates would come in lumps."""
-    if rows_per_s is None:
-        yield
-        return
-    before = spark.conf.get(_BATCH_ROWS, str(_BATCH_ROWS_MAX)) or str(_BATCH_ROWS_MAX)
-    spark.conf.set(_BATCH_ROWS, str(max(1, min(_BATCH_ROWS_MAX, int(rows_per_s)))))
-    try:
-        yield
-    finally:
-        spark.conf.set(_BATCH_ROWS, before)
+def _sent_chunk(chunk: pa.RecordBatch, options: SinkOptions) -> pa.RecordBatch:
+    """Stored by brokers when it returns."""
+    written = TaskWriter(client_of(options.connection), options, TaskId(0)).write([chunk])
+    size = pc.sum(pc.binary_length(chunk.column("body"))).as_py() or 0
+    return pa.RecordBatch.from_pylist([{"messages": written.rows, "bytes": size}])
 
 
 def _check(columns: Sequence[str], topic: str | None) -> None:

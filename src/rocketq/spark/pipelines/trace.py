@@ -14,13 +14,15 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import ArrayType
 
 from rocketq.protocol.names import TRACE_TOPIC
-from rocketq.spark.pipelines.trace_events import EVENTS, decode_batches
+from rocketq.spark.pipelines.trace_events import EVENT, decode_bodies
 
-EVENT_SCHEMA: Final = from_arrow_schema(EVENTS)
-"""Not as text: that would be parsed by Spark, which definitions of spark-pipelines may not ask anything."""
+EVENT_TYPE: Final = from_arrow_type(EVENT)
+"""Not as text, which Spark would have to parse: definitions of spark-pipelines may not ask it anything."""
 SEND, CONSUME, END_TRANSACTION, RECALL = "send", "consume", "endTransaction", "recall"
 PERCENTILES: Final = {"p50Ms": 0.5, "p90Ms": 0.9, "p99Ms": 0.99}
 _ACCURACY: Final = 10_000
@@ -39,7 +41,8 @@ def read_trace(
 
 def events(messages: DataFrame) -> DataFrame:
     """A row per trace record of these messages; only their `body` is looked at."""
-    return messages.select("body").mapInArrow(decode_batches, EVENT_SCHEMA)
+    decoded = arrow_udf(decode_bodies, ArrayType(EVENT_TYPE), ArrowUDFType.SCALAR)
+    return messages.select(F.explode(decoded("body")).alias("event")).select("event.*")
 
 
 def spans(events: DataFrame) -> DataFrame:

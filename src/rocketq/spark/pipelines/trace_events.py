@@ -5,7 +5,7 @@ One body holds many records; a record that cannot be read is left out, as in eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from rocketq.client.core.trace_records import TraceRecord, decode_trace
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
-EVENTS: Final = pa.schema(
+EVENT: Final = pa.struct(
     [
         ("kind", pa.string()),
         ("time", _TIME),
@@ -70,12 +70,10 @@ def event_rows(body: bytes) -> list[dict[str, Any]]:
     return [row for record in decode_trace(body.decode("utf-8", "replace")) for row in _rows_of(record)]
 
 
-def decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow over the column `body`."""
-    for batch in batches:
-        bodies = batch.column(0)
-        rows = [row for body in bodies.to_pylist() if body is not None for row in event_rows(body)]
-        yield pa.RecordBatch.from_pylist(rows, schema=EVENTS)
+def decode_bodies(bodies: pa.Array) -> pa.Array:
+    """The records of each body, as a list of structs."""
+    rows = [event_rows(body) if body is not None else [] for body in bodies.to_pylist()]
+    return pa.array(rows, pa.list_(EVENT))
 
 
 def _rows_of(record: TraceRecord) -> Iterator[dict[str, Any]]:
