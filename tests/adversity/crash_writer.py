@@ -90,13 +90,13 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             try:
+                say(f"pid {os.getpid()}")  # by itself: whatever else it says comes after
                 write(Path(order["root"]), order["mode"], order["seed"], order["first"], order["limit"])
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
             finally:
                 os._exit(3)
-        say(f"pid {child}")
         _, status = os.waitpid(child, 0)
         say(f"reaped {os.waitstatus_to_exitcode(status)}")
 
