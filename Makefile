@@ -26,7 +26,7 @@ check: setup ## lint, types, the rules of the house
 	$(BIN)/mypy
 	$(BIN)/pytest tests/tidy
 
-test: setup ## the whole suite, with the compiled and with the interpreted kernel
+test: setup ## the whole suite with the compiled kernel; all but Spark again with the interpreted one
 	@if $(BIN)/python -c "import sys, rocketq.kernel as k; sys.exit(not k.compiled)"; then \
 	  $(MAKE) --no-print-directory test-compiled; \
 	else echo "no C compiler was found at setup: only the interpreted kernel is tested"; fi
@@ -36,7 +36,7 @@ test-compiled: setup
 	ROCKETQ_KERNEL=compiled $(BIN)/pytest -m "not interop"
 
 test-interpreted: setup
-	ROCKETQ_KERNEL=interpreted $(BIN)/pytest -m "not interop"
+	ROCKETQ_KERNEL=interpreted $(BIN)/pytest -m "not interop" --ignore=tests/spark
 
 # A line per test. PART=test_mqadmin.py is a part of it; logs of failed tests are kept in build/interop-logs.
 INTEROP       := $(BIN)/pytest -m interop -vv -rs --durations=10 -o console_output_style=count

@@ -3,6 +3,8 @@
 The extensions are optional: without a compiler the installation succeeds and the same files are interpreted.
 """
 
+import os
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
@@ -56,4 +58,4 @@ modules = cythonize(extensions, compiler_directives=DIRECTIVES, build_dir="build
 for module in modules:
     module.optional = True  # cythonize() does not carry it over
 
-setup(ext_modules=modules)
+setup(ext_modules=modules, options={"build_ext": {"parallel": os.cpu_count() or 1}})
