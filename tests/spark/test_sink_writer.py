@@ -14,6 +14,7 @@ import pytest
 from rocketq.client import Admin
 from rocketq.client.blocking import BlockingClient
 from rocketq.client.blocking.sender_ends import HalfHandle, TransactionEnds
+from rocketq.protocol.acl import Credentials
 from rocketq.protocol.failures import TopicNotFound
 from rocketq.protocol.flags import TransactionState
 from rocketq.spark.errors import SparkError
@@ -180,6 +181,22 @@ def test_lines_that_break_are_mended(topic: str) -> None:
         assert written.rows == 3_000
         found = bodies(own.name_server_addr, topic)
     assert set(found) == {b"%d-%d" % (number, row) for number in range(6) for row in range(500)}
+
+
+def test_signed_requests_carry_the_same(cluster: EmbeddedCluster, topic: str) -> None:
+    """Goal: with an account's keys batches, single and half messages are made in another way, and are equal."""
+    account = Credentials(access_key="rocketq", secret_key="12345678")
+    with BlockingClient(cluster.name_server_addr, credentials=account) as client:
+        write(client, options(cluster, topic), {"body": ["1", "2"], "tags": ["A", "B"]})
+        write(client, options(cluster, topic), {"body": ["3"], "deliverTimestamp": pa.array([1], pa.int64())})
+        writer = HalfWriter(client, options(cluster, topic), TaskId(0, "q", 1))
+        writer.write([pa.RecordBatch.from_pydict({"body": ["4"]})])
+        group = options(cluster, topic).group
+        assert not TransactionEnds(client).settle(group, writer.halves.handles(), TransactionState.COMMIT)
+    wait_until = time.monotonic() + 20
+    while len(bodies(cluster.name_server_addr, topic)) < 4 and time.monotonic() < wait_until:
+        time.sleep(0.1)
+    assert bodies(cluster.name_server_addr, topic) == {b"1": 1, b"2": 1, b"3": 1, b"4": 1}
 
 
 # Bad rows

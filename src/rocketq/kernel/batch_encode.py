@@ -20,8 +20,6 @@ if not cython.compiled:
     POSITIONS = 32
     PLAIN_NAME, LEFT_OUT, TAGS_NAME, KEYS_NAME, BAD_NAME = 0, 1, 2, 3, 4
 
-SEQUENCE_MASK = 0xFFFF_FFFF_FFFF
-
 
 @cython.cclass
 class TextSource:
@@ -387,7 +385,7 @@ class BatchEncoder:
             value >>= 4
         self._out[self.used + 12] = 2
         self.used += 13
-        self.sequence = self.sequence + 1 & 0xFFFF_FFFF_FFFF
+        self.sequence += 1
 
 
 def digits_of(value):
