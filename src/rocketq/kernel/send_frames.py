@@ -176,6 +176,8 @@ class SendFrames:
         )
         if count <= 0 or count * (self._host_len + 17) > 8_388_608 or queue.next_offset + count > queue.file_end:
             return False
+        if appender.measured_bytes > self.body_bytes_max:
+            return False
         if not is_plain_batch(p, body_at, end):
             return False
         return (

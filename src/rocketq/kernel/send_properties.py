@@ -76,7 +76,8 @@ class SendProperties:
         return out
 
     def edit(self, count, batch):
-        """What is stored of them: without empty values (and WAIT, except in a batch), with CLUSTER at the end."""
+        """What is stored of them: without empty values (and WAIT, except in a batch), with CLUSTER at the end.
+        Very many are refused: each is compared with those before it, and in a batch with those of every message."""
         q: cython.p_uchar = self.p
         at: cython.Py_ssize_t = 0
         out: cython.Py_ssize_t = 0
@@ -84,6 +85,7 @@ class SendProperties:
         name_end: cython.Py_ssize_t
         size: cython.Py_ssize_t
         step: cython.Py_ssize_t
+        kept: cython.int = 0
         self.waits = True
         self.unique_at = self.unique_len = 0
         while at < count:
@@ -91,6 +93,9 @@ class SendProperties:
             name_end = find_byte(q, at, item_end, 1)
             size = name_end - at
             if name_end + 1 < item_end and size > 0:
+                kept += 1
+                if kept > (16 if batch else 128):
+                    return False
                 if is_cold_name(q, at, size) or self.has_name_before(out, at, size):
                     return False
                 if self.note(at, name_end, item_end, out + 1 if out > 0 else out) or batch:

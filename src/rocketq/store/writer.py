@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from typing import cast
+from typing import Final, cast
 
 from rocketq.errors import StoreError
 from rocketq.kernel.appender import APPENDED, BATCH_ITEM_TOO_LARGE, NO_QUEUE_ROOM, SEGMENT_FULL
@@ -23,6 +23,7 @@ from rocketq.store.queue_table import QueueTable
 from rocketq.store.results import AppendResult, AppendStatus
 
 Batch = tuple[int, int]  # messages, bytes of their records
+_BATCH_PROPERTIES_MAX: Final = 64  # of a batch itself: each is looked for in every one of its messages
 
 
 class Writer:
@@ -111,6 +112,10 @@ class Writer:
         """How many messages a batch holds and what they take, or what is wrong with it."""
         if message.sys_flag & SysFlag.TRANSACTION_MASK:
             return AppendResult(AppendStatus.MESSAGE_ILLEGAL, "a batch cannot be transactional")
+        if message.properties.count(b"\x02") > _BATCH_PROPERTIES_MAX:
+            return AppendResult(
+                AppendStatus.MESSAGE_ILLEGAL, f"a batch has at most {_BATCH_PROPERTIES_MAX} properties of its own"
+            )
         hosts = (SysFlag.BORN_HOST_V6 if message.born_host.is_ipv6 else 0) | (
             SysFlag.STORE_HOST_V6 if self._config.store_host.is_ipv6 else 0
         )
@@ -122,10 +127,9 @@ class Writer:
             return AppendResult(AppendStatus.MESSAGE_ILLEGAL, f"the batch's message at byte {total} is too large")
         if count <= 0:
             return AppendResult(AppendStatus.MESSAGE_ILLEGAL, f"the batch cannot be unpacked at byte {total}")
-        if total + 8 > self._config.segment_bytes:
-            return AppendResult(
-                AppendStatus.MESSAGE_ILLEGAL, f"the batch needs {total} bytes, more than a log file has"
-            )
+        room = min(self._config.message_bytes_max, self._config.segment_bytes - 8)
+        if total > room:
+            return AppendResult(AppendStatus.MESSAGE_ILLEGAL, f"the batch needs {total} bytes, more than {room}")
         return count, total
 
     def _append_locked(self, message: NewMessage, batch: Batch | None) -> AppendResult:

@@ -41,6 +41,7 @@ LEFT_TO_HANDLERS: list[dict[str, Any]] = [
     {"properties": "a\x011\x02a\x012"},
     {"properties": "a\x01b", "reconsumeTimes": 1},
     {"properties": 'UNIQ_KEY\x01with"quote'},
+    {"properties": "\x02".join(f"p{number}\x01v" for number in range(200))},
 ]
 _counter = itertools.count()
 

@@ -206,6 +206,43 @@ async def test_a_batch_that_is_none_is_refused(rocketq_cluster: EmbeddedCluster,
 
 
 @over_loopback
+async def test_a_batch_with_thousands_of_properties_of_its_own_is_refused(
+    rocketq_cluster: EmbeddedCluster, topic: str
+) -> None:
+    """Goal: each would be looked for in every message: two megabytes of them once held up all clients for a minute."""
+    many = "\x02".join(f"o{number}\x01v" for number in range(2_500))
+    inner = "\x02".join(f"i{number}\x01v" for number in range(2_500)).encode()
+    batch = encode_batch(BatchElement(body=b"b", properties=inner) for _ in range(100))
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic)
+        fields = send_fields(topic, batch="true", properties=many)
+        answer = await peer.ask(RequestCode.SEND_BATCH_MESSAGE, letters(fields), batch)
+        assert answer.code == 13
+        assert "properties of its own" in (answer.remark or "")
+        fields["properties"] = "\x02".join(f"o{number}\x01v" for number in range(40))
+        few = encode_batch(BatchElement(body=b"b", properties=b"o1\x01mine") for _ in range(3))
+        assert (await peer.ask(RequestCode.SEND_BATCH_MESSAGE, letters(fields), few)).code == 0
+        stored = [properties(record) for record in records(await pull(peer, topic))]
+        assert [(one["o1"], one["o39"]) for one in stored] == [("mine", "v")] * 3
+
+
+@over_loopback
+async def test_a_batch_whose_records_are_larger_than_a_message_may_be_is_refused(
+    rocketq_cluster: EmbeddedCluster, topic: str
+) -> None:
+    """Goal: the rule of Apache's brokers, whichever way is taken: small elements with much around them count whole."""
+    tiny = encode_batch(BatchElement(body=b"") for _ in range(45_000))
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        for _ in range(2):  # the second finds the queue made, and so do those behind it
+            await send(peer, topic)
+        fields = letters(send_fields(topic, batch="true"))
+        answer = await peer.ask(RequestCode.SEND_BATCH_MESSAGE, fields, tiny)
+        assert answer.code == 13
+        assert "more than 4194304" in (answer.remark or "")
+        assert (await send(peer, topic)).ext_fields["queueOffset"] == "2"
+
+
+@over_loopback
 async def test_057_a_disk_that_is_late_answers_10_with_everything(
     make_rocketq_cluster: MakeCluster, topic: str
 ) -> None:
