@@ -154,7 +154,10 @@ class Broker:
     async def _open_store(self, config: BrokerConfig) -> Store:
         """On another thread: recovery may take a while."""
         store_config = replace(self._store_config, store_host=Host.of(config.ip, config.port))
-        return await asyncio.to_thread(Store.open, store_config, clock=self._clock)
+        try:
+            return await asyncio.to_thread(Store.open, store_config, clock=self._clock)
+        except OSError as error:
+            raise StoreError(f"the store cannot be opened: {error}") from error
 
     def _assemble(self, config: BrokerConfig, store: Store) -> wiring.Parts:
         clock, now_ms = self._clock, self._clock.now_ms()

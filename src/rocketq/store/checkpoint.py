@@ -51,7 +51,11 @@ class DirectoryLock:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._place = self._claim(path)
-        self._handle = os.open(path, os.O_RDWR)
+        try:
+            self._handle = os.open(path, os.O_RDWR)
+        except OSError:
+            self._give_back()
+            raise
         try:
             fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
         except OSError:
@@ -72,5 +76,8 @@ class DirectoryLock:
 
     def release(self) -> None:
         os.close(self._handle)
+        self._give_back()
+
+    def _give_back(self) -> None:
         with _claims:
             _claimed.discard(self._place)

@@ -282,3 +282,13 @@ def test_a_directory_in_use_is_said_so(tmp_path: Path, start: Start) -> None:
     second = start(*up(tmp_path / "data"))
     _, err = second.child.communicate(timeout=START_SECONDS_MAX)
     assert (second.child.returncode, "rocketq up:" in err) == (1, True)
+
+
+def test_a_directory_that_cannot_be_written_is_said_so_in_one_line(tmp_path: Path, start: Start) -> None:
+    """Goal: what is wrong with the place, and no traceback. Root may write anywhere, so a directory is in the way."""
+    (tmp_path / "data" / "broker-0" / "lock").mkdir(parents=True)
+    process = start(*up(tmp_path / "data"))
+    _, err = process.child.communicate(timeout=START_SECONDS_MAX)
+    assert process.child.returncode == 1
+    assert "rocketq up: the store cannot be opened" in err
+    assert "Traceback" not in err
