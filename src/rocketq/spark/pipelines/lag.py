@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.types import ArrayType, StructType
@@ -79,7 +79,7 @@ def samples(ticks: DataFrame, name_servers: str, groups: Sequence[str] = ()) -> 
     def asked(ticks: pa.Array) -> pa.Array:
         return pa.array([_as_dicts(ask(name_servers, wanted)) for _ in range(len(ticks))], pa.list_(_ROW))
 
-    rows = arrow_udf(asked, ArrayType(LAG_TYPE), ArrowUDFType.SCALAR).asNondeterministic()
+    rows = arrow_udf(asked, ArrayType(LAG_TYPE)).asNondeterministic()  # type: ignore[call-overload]
     return ticks.select(rows(F.lit(0)).alias("rows")).select(F.explode("rows").alias("row")).select("row.*")
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType
 
@@ -41,7 +41,7 @@ def read_trace(
 
 def events(messages: DataFrame) -> DataFrame:
     """A row per trace record of these messages; only their `body` is looked at."""
-    decoded = arrow_udf(decode_bodies, ArrayType(EVENT_TYPE), ArrowUDFType.SCALAR)
+    decoded = arrow_udf(decode_bodies, ArrayType(EVENT_TYPE))  # type: ignore[call-overload]
     return messages.select(F.explode(decoded("body")).alias("event")).select("event.*")
 
 
