@@ -16,7 +16,8 @@ from rocketq.protocol.failures import TopicNotFound
 from rocketq.spark import GroupProgress
 from tests.spark.conftest import spark  # noqa: F401 - the fixture
 from tests.spark.filling import Filler
-from tests.spark.reading import Archive, bodies, contents, reading, told
+from tests.spark.reading import Archive, bodies, contents, reading
+from tests.spark.reading import told as told_line
 
 from .apache import ApacheBroker, ApacheNameServer, free_broker_port
 from .test_producer_access import ACCOUNTS
@@ -137,9 +138,9 @@ def test_streams_and_groups(
         assert archive.catch_up() == [200, 100]
         sent |= filler.fill(50, topic=topic, first=300)[1]
         assert archive.catch_up() == [50]
-        deadline = time.monotonic() + 30
-        while _committed(filler, f"group-{topic}", topic) != 350:
-            assert time.monotonic() < deadline
+        deadline = time.monotonic() + 60
+        while (told := _committed(filler, f"group-{topic}", topic)) != 350:
+            assert time.monotonic() < deadline, told
             time.sleep(0.2)
     finally:
         spark.streams.removeListener(listener)
@@ -182,5 +183,5 @@ def test_who_may_read(
         bad = reader.option("rocketmq.secretKey", "wrong-secret").option("fetchOffset.numRetries", "0")
         with pytest.raises(PySparkException) as caught:
             bad.load().count()
-        assert topic in told(caught.value)
+        assert topic in told_line(caught.value)
         assert "wrong-secret" not in str(caught.value)

@@ -69,10 +69,10 @@ class BrokerCalls:
         except RocketQError as error:
             raise told_of(f"topic {topic} on {broker_name}", error) from None
 
-    def pull(self, queue: QueueKey, offset: int, count_max: int) -> list[Record]:
+    def pull(self, queue: QueueKey, offset: int, count_max: int, *, group: str | None = None) -> list[Record]:
         """What is there from this offset on, at most so many; one try."""
         request = PullRequest(
-            group=self._fetching.group,
+            group=group or self._fetching.group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=offset,

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 Bounds = Mapping[QueueKey, tuple[int, int]]
 _FOUND: Final = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+_TOLD: Final = (ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 
 class Catalog:
@@ -106,11 +107,10 @@ class Catalog:
         untold: dict[QueueKey, RocketQError] = {}
         away: dict[str, RocketQError] = {}
         for queue, offset in offsets.items():
-            request = UpdateOffsetRequest(group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset)
             try:
                 if queue.broker_name in away:
                     raise away[queue.broker_name]
-                self._calls.call(queue.topic, queue.broker_name, request)
+                self._tell(group, queue, offset)
             except AwayError as error:
                 self._calls.client.forget_routes()
                 away[queue.broker_name] = untold[queue] = error
@@ -193,6 +193,13 @@ class Catalog:
             raise told_of(f"topic {topic} on {broker}", error) from None
         spans = TopicStats.decode(answer.body).queues
         return [(queue.queue_id, span.min_offset, span.max_offset) for queue, span in spans.items()]
+
+    def _tell(self, group: str, queue: QueueKey, offset: int) -> None:
+        request = UpdateOffsetRequest(group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset)
+        answer = self._calls.call(queue.topic, queue.broker_name, request, accept=_TOLD)
+        if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:  # 5.x: a group comes into being when it pulls
+            self._calls.pull(queue, offset, 1, group=group)
+            self._calls.call(queue.topic, queue.broker_name, request)
 
     def _committed(self, group: str, queues: list[QueueKey]) -> dict[QueueKey, int]:
         found = {}

@@ -72,7 +72,7 @@ class Link:
             size = int.from_bytes(self._exactly(4, deadline_s), "big", signed=True)
             if not 4 < size <= FRAME_BYTES_MAX - 4:
                 raise RemoteProtocolError(f"{self.addr} announces a frame of {size} bytes")
-            return decode_command(bytes(self._exactly(size, deadline_s)))
+            return _decoded(memoryview(self._exactly(size, deadline_s)))
         except TimeoutError:
             raise RequestTimeoutError(self.addr, code, timeout_ms) from None
         except OSError as error:
@@ -91,3 +91,10 @@ class Link:
                 raise ConnectionClosedError(self.addr, "the peer closed the connection")
             at += got
         return data
+
+
+def _decoded(frame: memoryview) -> Command:
+    """A body may have a megabyte: it is copied once."""
+    end = min(len(frame), 4 + int.from_bytes(frame[1:4], "big"))
+    command = decode_command(bytes(frame[:end]))
+    return replace(command, body=bytes(frame[end:])) if end < len(frame) else command
