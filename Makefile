@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KERNEL := $(wildcard src/rocketq/kernel/*.py src/rocketq/kernel/*.pxd src/rocketq/kernel/*.h)
 
-.PHONY: help setup check test test-compiled test-interpreted interop interop-store interop-broker bench demo store-demo clean
+.PHONY: help setup check test test-compiled test-interpreted test-spark-slow interop interop-store interop-broker bench demo store-demo clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -33,7 +33,11 @@ test: setup ## the whole suite with the compiled kernel; all but Spark again wit
 	@$(MAKE) --no-print-directory test-interpreted
 
 test-compiled: setup
-	ROCKETQ_KERNEL=compiled $(BIN)/pytest -m "not interop"
+	ROCKETQ_KERNEL=compiled $(BIN)/pytest -m "not interop" --ignore=tests/spark
+	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "not interop and not slow"
+
+test-spark-slow: setup ## Spark under kills, on local-cluster, with Connect and spark-pipelines: long
+	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "slow and not interop"
 
 test-interpreted: setup
 	ROCKETQ_KERNEL=interpreted $(BIN)/pytest -m "not interop" --ignore=tests/spark
