@@ -411,6 +411,8 @@ async def test_with_sync_flush_and_with_a_transient_buffer(make_rocketq_cluster:
             assert (await end(peer, half, COMMIT)).code == 0
             await send_half(peer, "T", b"two", key="U2")
             check = await peer.pushed(RequestCode.CHECK_TRANSACTION_STATE)
+            while check.ext_fields["msgId"] != "U2":  # the first may have been asked about while its end waited
+                check = await peer.pushed(RequestCode.CHECK_TRANSACTION_STATE)
             assert (await peer.ask(RequestCode.END_TRANSACTION, answer_check(check, COMMIT))).code == 0
 
             async def both(peer: Peer = peer) -> bool:
