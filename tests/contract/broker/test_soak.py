@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ CONNECTIONS = 200
 SECONDS = 8
 TOPICS = [f"Soak{number}" for number in range(4)]
 QUEUES = 4
+CONNECTION_NUMBERS = count()  # a body names its connection and its turn there: no two are alike
 
 
 class Soak:
@@ -35,11 +37,12 @@ class Soak:
         work = self._produce if number % 2 else self._consume
         while self.running:
             try:
+                connection = next(CONNECTION_NUMBERS)
                 async with connected(self.addr) as (peer,):
                     for turn in range(chance.randrange(5, 60)):
                         if not self.running or peer.closed.is_set():
                             break
-                        await asyncio.wait_for(work(peer, chance, f"{number}-{id(peer)}-{turn}"), 3)
+                        await asyncio.wait_for(work(peer, chance, f"{connection}-{turn}"), 3)
             except (OSError, TimeoutError):
                 await asyncio.sleep(0.05)
 
