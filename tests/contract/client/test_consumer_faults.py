@@ -143,6 +143,43 @@ def test_members_come_and_go_under_load(cluster: EmbeddedCluster, topic: str, gr
     asyncio.run(asyncio.wait_for(run(), 180))
 
 
+class StuckOffsets:
+    """A store of a user's own that never answers."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def load(self, group: str, queue: MessageQueue) -> int | None:
+        self.asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    async def save(self, group: str, offsets: object) -> None:
+        pass
+
+
+@on_a_loop
+async def test_a_member_that_leaves_in_the_middle_of_a_round_leaves_no_locks(
+    cluster: EmbeddedCluster, topic: str, group: str
+) -> None:
+    """Goal: brokers keep a lock for a minute; a member that locked queues and was closed before it began with them
+    must not keep its successor waiting for so long."""
+    addr, store, listener = cluster.name_server_addr, StuckOffsets(), Remembers()
+    await fill(addr, topic, 20)
+    first = AsyncPushConsumer(group, listener, name_servers=addr, config=QUICK, orderly=True, offset_store=store)
+    first.subscribe(topic)
+    starting = asyncio.create_task(first.start())
+    await store.asked.wait()
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await first.close()
+    second = AsyncPushConsumer(group, listener, name_servers=addr, config=QUICK, orderly=True)
+    second.subscribe(topic)
+    async with second:
+        assert len(second.assignment()) == 8
+        await listener.until(20)
+
+
 @on_a_loop
 async def test_a_broker_that_is_restarted_under_load(own: EmbeddedCluster, topic: str, group: str) -> None:
     """Goal: consumption goes on by itself, and everything acknowledged arrives."""

@@ -155,6 +155,34 @@ def test_a_topic_that_is_not_there_is_looked_for_more_often() -> None:
     assert asyncio.run(run()) == (20_000, 2_000, 20_000)
 
 
+def test_a_queue_that_another_member_has_locked_is_asked_for_soon_again() -> None:
+    """Goal: what a member gives up late need not wait for the next regular round."""
+    session, table, owner = PlayedSession(), SubscriptionTable(), Owner()
+    table.put(make_subscription("T", "*", None, 1))
+
+    async def locked(topic: str, plan: RebalancePlan) -> bool:
+        return False
+
+    async def run() -> tuple[int, int]:
+        rebalancer = Rebalancer(
+            session,  # type: ignore[arg-type]
+            "g",
+            owner,
+            table,
+            model=MessageModel.BROADCASTING,
+            strategy=Averagely(),
+            broker_assigns=False,
+            interval_ms=20_000,
+        )
+        free, owner.apply = owner.apply, locked  # type: ignore[method-assign]
+        await rebalancer.round()
+        locked_ms, owner.apply = rebalancer.pause_ms, free  # type: ignore[method-assign]
+        await rebalancer.round()
+        return locked_ms, rebalancer.pause_ms
+
+    assert asyncio.run(run()) == (1_000, 20_000)
+
+
 def test_broadcasting_asks_nobody() -> None:
     session = PlayedSession()
     assert rounds(session, model=MessageModel.BROADCASTING).queues == set(QUEUES)

@@ -201,9 +201,11 @@ class PushEngine:
         await asyncio.sleep(min(FIRST_LOCK_RENEWAL_S, self._config.lock_interval_ms / 1000))
         while True:
             try:
-                if not await self.queues.renew_locks():
-                    async with self.rebalancer.lock:
+                async with self.rebalancer.lock:  # a queue that is just given away must not be locked again
+                    kept = await self.queues.renew_locks()
+                    if not kept:
                         await self.queues.drop_unlocked()
+                if not kept:
                     self.rebalancer.wake()
             except Exception:  # renewal must go on, whatever failed this time
                 log.exception("group %s: renewing locks failed", self._group)

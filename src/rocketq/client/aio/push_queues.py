@@ -34,6 +34,8 @@ class PushQueues:
         self._locks = locks
         self._full_window = ports.window
         self._owned: dict[MessageQueue, QueuePulling] = {}
+        self._maybe_locked: set[MessageQueue] = set()
+        """Brokers may have them locked for us, owned or not: a round may be cancelled anywhere."""
         self.service: ConcurrentService | OrderlyService
         """Set by whoever composes the consumer; the two know each other."""
         self._orderly = ports.config.orderly
@@ -83,12 +85,12 @@ class PushQueues:
         self._owned.pop(queue, None)
         self._ports.pulls.forget(queue)
         await self._keeper.give_away(queue)
-        if self._locking:
-            await self._locks.unlock([queue])
+        await self._unlock([queue])
         return True
 
     async def _add(self, queues: list[MessageQueue]) -> bool:
-        locked = await self._locks.lock(queues) if self._locking else frozenset(queues)
+        """A queue that is locked but cannot be begun is given back: somebody else may be able to."""
+        locked = await self._lock(queues) if self._locking else frozenset(queues)
         added = False
         for queue in queues:
             if queue not in locked:
@@ -104,6 +106,7 @@ class PushQueues:
                 continue
             self._begin(queue, offset)
             added = True
+        await self._unlock([queue for queue in locked if queue not in self._owned])
         return added
 
     def _begin(self, queue: MessageQueue, offset: int) -> None:
@@ -116,11 +119,20 @@ class PushQueues:
 
     # locks
 
+    async def _lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
+        self._maybe_locked.update(queues)
+        return await self._locks.lock(queues)
+
+    async def _unlock(self, queues: Collection[MessageQueue]) -> None:
+        if self._locking and queues:
+            await self._locks.unlock(queues)
+            self._maybe_locked.difference_update(queues)
+
     async def renew_locks(self) -> bool:
         """Of all owned queues. False when one was lost: somebody else may have it, so it is begun anew."""
         now_ms = self._now_ms()
         queues = list(self._owned)
-        locked = await self._locks.lock(queues)
+        locked = await self._lock(queues)
         kept = True
         for queue in queues:
             held = self._owned[queue].held if queue in self._owned else None
@@ -137,7 +149,7 @@ class PushQueues:
         now_ms = self._now_ms()
         if now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS:
             return False
-        held.set_lock(held.queue in await self._locks.lock([held.queue]), now_ms)
+        held.set_lock(held.queue in await self._lock([held.queue]), now_ms)
         return held.locked
 
     async def drop_unlocked(self) -> None:
@@ -173,9 +185,8 @@ class PushQueues:
         finished = await self.service.stop(service_wait_ms)
         for pulling in pullings:
             pulling.held.dropped = True
-        await self._keeper.save(list(self._owned))
-        if self._locking and self._owned:
-            await self._locks.unlock(list(self._owned))
+        await self._keeper.save()
+        await self._unlock(self._maybe_locked)
         self._owned.clear()
         return finished
 

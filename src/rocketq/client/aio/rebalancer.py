@@ -26,6 +26,9 @@ from rocketq.protocol.headers.membership import ConsumerListRequest
 ABSENT_INTERVAL_MS: Final = 2_000
 """Between rounds while a topic is not there: consumers should not be the last to know that a first message made it."""
 
+LOCKED_INTERVAL_MS: Final = 1_000
+"""Between rounds while a queue that is ours could not be begun: another member had it locked, or a broker was busy."""
+
 log = logging.getLogger(__name__)
 
 
@@ -69,6 +72,7 @@ class Rebalancer:
         self._shared_by_members: set[str] = set()
         self._answered: set[str] = set()
         self._absent: set[str] = set()
+        self._waits_for_queues = False
         self._woken = asyncio.Event()
         self.lock = asyncio.Lock()
         """Held during a round; whoever else moves queues takes it too."""
@@ -80,6 +84,8 @@ class Rebalancer:
     @property
     def pause_ms(self) -> int:
         """Until the next round, unless it is woken."""
+        if self._waits_for_queues:
+            return min(self._interval_ms, LOCKED_INTERVAL_MS)
         return min(self._interval_ms, ABSENT_INTERVAL_MS) if self._absent else self._interval_ms
 
     async def run(self) -> None:
@@ -97,6 +103,7 @@ class Rebalancer:
     async def round(self) -> None:
         async with self.lock:
             self._absent.clear()
+            self._waits_for_queues = False
             for topic in list(self._subscriptions.topics()):
                 await self._topic(topic)
             for queue in unsubscribed(self._owner.owned(), self._subscriptions.topics()):
@@ -126,6 +133,7 @@ class Rebalancer:
         await self._session.members.heartbeat()  # before the first pull, which names the new version
         if await self._owner.apply(topic, plan):
             log.info("group %s: topic %s now has %d queues here", self._group, topic, len(target))
+        self._waits_for_queues |= not set(plan.add) <= set(self._owner.owned())
 
     async def _target(self, topic: str) -> Sequence[MessageQueue] | None:
         """The queues that are ours; None to keep what we have."""
