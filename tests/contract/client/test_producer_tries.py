@@ -65,7 +65,9 @@ def fail_first(brokers: list[ScriptedBroker], step: object, times: int = 1) -> N
         broker.script = [once] * 10
 
 
-@pytest.mark.parametrize("step", [1, 2, 14, 16, 17, 1500, garbage, nonsense, hang_up], ids=str)
+@pytest.mark.parametrize(
+    "step", [1, 2, 14, 16, 17, 1500, garbage, nonsense, hang_up], ids=lambda step: getattr(step, "__name__", str(step))
+)
 @on_a_loop
 async def test_another_broker_is_tried(step: object) -> None:
     async with producing("a", "b") as (producer, brokers):
