@@ -32,15 +32,18 @@ test: setup ## the whole suite with the compiled kernel; all but Spark again wit
 	else echo "no C compiler was found at setup: only the interpreted kernel is tested"; fi
 	@$(MAKE) --no-print-directory test-interpreted
 
+# Many tests wait for sockets and clocks: three at a time keep two cores busy.
+SUITE := $(BIN)/pytest -m "not interop" --ignore=tests/spark --numprocesses=3 --dist=worksteal
+
 test-compiled: setup
-	ROCKETQ_KERNEL=compiled $(BIN)/pytest -m "not interop" --ignore=tests/spark
+	ROCKETQ_KERNEL=compiled $(SUITE)
 	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "not interop and not slow"
 
 test-spark-slow: setup ## Spark under kills, on local-cluster, with Connect and spark-pipelines: long
 	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "slow and not interop"
 
 test-interpreted: setup
-	ROCKETQ_KERNEL=interpreted $(BIN)/pytest -m "not interop" --ignore=tests/spark
+	ROCKETQ_KERNEL=interpreted $(SUITE)
 
 # A line per test. PART=test_mqadmin.py is a part of it; logs of failed tests are kept in build/interop-logs.
 INTEROP       := $(BIN)/pytest -m interop -vv -rs --durations=10 -o console_output_style=count
