@@ -24,9 +24,10 @@ SETTINGS = {
     "transactionCheckInterval": "1000",
     "traceTopicEnable": "true",
 }
+TIMERS = {"timerWheelEnable": "true", "recallMessageEnable": "true"}
 HAS = {
     "4.9.7": frozenset({Needs.DELAY, Needs.TRANSACTIONS, Needs.REPLIES}),
-    "5.3.3": frozenset({Needs.DELAY, Needs.TRANSACTIONS, Needs.REPLIES, Needs.TIMER}),
+    "5.3.3": frozenset({Needs.DELAY, Needs.TRANSACTIONS, Needs.REPLIES, Needs.TIMER, Needs.RECALLS}),
 }
 
 
@@ -46,7 +47,7 @@ def target(
                     port=free_broker_port(),
                     store=folder / "store",
                     work=folder / "broker",
-                    settings=SETTINGS | ({} if version.startswith("4.") else {"timerWheelEnable": "true"}),
+                    settings=SETTINGS | ({} if version.startswith("4.") else TIMERS),
                 )
                 stack.enter_context(broker)
                 asyncio.run(asyncio.wait_for(_routed(broker.nameserver.address), 60))

@@ -41,6 +41,7 @@ from rocketq.client.core.pull_window import PullWindow
 from rocketq.client.core.resets import OffsetChange, ResetTo
 from rocketq.client.core.send_results import SendResult, SendStatus, TransactionResult
 from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.client.core.subscription_table import SubscriptionInvalidError
 from rocketq.client.core.transactions import TransactionListener
 from rocketq.client.errors import (
     BatchFailedError,
@@ -54,6 +55,7 @@ from rocketq.client.errors import (
     NotFoundError,
     NotStartedError,
     PartlyFailedError,
+    RecallHandleError,
     ReplyTimeoutError,
     SelectorError,
     SendFailedError,
@@ -125,6 +127,7 @@ __all__ = [
     "PushConsumer",
     "QueueHealth",
     "QueueLag",
+    "RecallHandleError",
     "RemoteOffsets",
     "ReplyTimeoutError",
     "ResetTo",
@@ -142,6 +145,7 @@ __all__ = [
     "SessionConfig",
     "SessionHealth",
     "StoredMessage",
+    "SubscriptionInvalidError",
     "TooManySendsError",
     "TransactionListener",
     "TransactionResult",

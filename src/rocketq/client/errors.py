@@ -15,6 +15,10 @@ class MessageInvalidError(ClientError):
     """A message that no broker would take; it was not sent."""
 
 
+class RecallHandleError(ClientError):
+    """No handle of a message that could be taken back."""
+
+
 class NotFoundError(ClientError):
     """Nobody who could have it knows it: a group, a message, a broker, a cluster, a setting (`what`)."""
 

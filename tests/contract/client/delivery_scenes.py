@@ -26,6 +26,7 @@ from rocketq.client import (
     PullConfig,
     SessionConfig,
     StoredMessage,
+    SubscriptionInvalidError,
 )
 from rocketq.client.aio.send_backs import SendBacks
 from rocketq.errors import RocketQError
@@ -247,9 +248,9 @@ async def sql_expressions_filter(addr: str, topic: str, group: str, patch: pytes
         await asyncio.sleep(0.3)
     assert set(listener.bodies) == {b"%d" % number for number in range(11, 20, 2)}
     bad = consumer_of(group + "-bad", listener, addr)
-    bad.subscribe(topic, sql="a >")
-    with pytest.raises(BrokerError):
-        await bad.start()
+    with pytest.raises(SubscriptionInvalidError) as caught:
+        bad.subscribe(topic, sql="a > 5 AND")
+    assert caught.value.position == 9
     await bad.close()
 
 

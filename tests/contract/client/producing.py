@@ -17,11 +17,13 @@ from rocketq.client import (
     AsyncAdmin,
     AsyncProducer,
     Batching,
+    BrokerError,
     Message,
     NotARequestError,
     Producer,
     ProducerConfig,
     Puller,
+    RecallHandleError,
     ReplyTimeoutError,
     SendContext,
     SendOutcome,
@@ -38,12 +40,14 @@ from rocketq.client.core.routes import subscribe_queues
 from rocketq.client.core.trace_records import (
     EndTransactionRecord,
     PubRecord,
+    RecallRecord,
     TraceMessageType,
     TraceRecord,
     decode_trace,
 )
 from rocketq.errors import RocketQError
 from rocketq.model import SysFlag
+from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.failures import MessageIllegal, TopicNotFound
 from rocketq.protocol.names import TRACE_TOPIC
 
@@ -55,6 +59,7 @@ class Needs(StrEnum):
 
     DELAY = "delay levels"
     TIMER = "delivery at any time"
+    RECALLS = "messages taken back"
     TRANSACTIONS = "transactions"
     REPLIES = "replies"
 
@@ -377,6 +382,42 @@ async def a_time_holds_a_message_back(target: Target) -> None:
         assert await stored(producer.session, topic) == []
         assert bodies(await arrived(producer.session, topic, 2)) == [b"moment", b"span"]
         assert time.monotonic() - began_s > 1.5
+
+
+@case(Needs.TIMER, Needs.RECALLS)
+async def a_message_with_a_timer_is_taken_back(target: Target) -> None:
+    """With a namespace, and traced; what is no handle is refused here, what comes too late by the broker."""
+    topic = target.topic("recall")
+    config = ProducerConfig(trace=True)
+    session_config = SessionConfig(namespace="taken")
+    async with producing(target, f"taken%{topic}", session_config=session_config, config=config) as producer:
+        gone = await producer.send(Message(topic=topic, body=b"gone", delay_ms=4_000))
+        comes = await producer.send(Message(topic=topic, body=b"comes", delay_ms=4_000))
+        plain = await producer.send(Message(topic=topic, body=b"plain"))
+        assert plain.recall_handle is None
+        for bad in (plain.recall_handle, "nonsense", 5):
+            with pytest.raises(RecallHandleError):
+                await producer.recall(bad)  # type: ignore[arg-type]
+        assert await producer.recall(gone.recall_handle) == gone.message_id
+        named = f"taken%{topic}"
+        assert bodies(await arrived(producer.session, named, 2)) == [b"comes", b"plain"]
+        await asyncio.sleep(1.5)
+        assert bodies(await stored(producer.session, named)) == [b"comes", b"plain"]
+        with pytest.raises(BrokerError) as refused:
+            await producer.recall(comes.recall_handle)
+        assert refused.value.code == ResponseCode.ILLEGAL_OPERATION
+        group = "G-" + producer.group.rpartition("G-")[2]
+    async with Session(target.name_servers) as session, asyncio.timeout(30):
+        while len(told := [one for one in await _records(session) if _is_recall(one, group)]) < 2:
+            await asyncio.sleep(0.1)
+        assert {(one.message_id, one.topic, one.success) for one in told} == {  # type: ignore[union-attr]
+            (gone.message_id, topic, True),
+            (comes.message_id, topic, False),
+        }
+
+
+def _is_recall(record: TraceRecord, group: str) -> bool:
+    return isinstance(record, RecallRecord) and record.group == group
 
 
 @case(Needs.TRANSACTIONS)

@@ -191,3 +191,11 @@ def test_subscriptions_have_hashes_of_tags_and_growing_versions() -> None:
 def test_subscriptions_no_broker_would_take(topic: str, expression: str, sql: str | None) -> None:
     with pytest.raises(SubscriptionInvalidError):
         make_subscription(topic, expression, sql, 0)
+
+
+@pytest.mark.parametrize(("sql", "position"), [("a >", 3), ("a > 5 AND", 9), ("a ? 5", 2), ("a IN (1)", 6)])
+def test_a_bad_sql_expression_is_told_with_its_position(sql: str, position: int) -> None:
+    """Goal: at once and where, before any broker is asked."""
+    with pytest.raises(SubscriptionInvalidError, match=f"at character {position + 1}") as caught:
+        make_subscription("T", "*", sql, 0)
+    assert caught.value.position == position

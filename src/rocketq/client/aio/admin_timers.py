@@ -9,12 +9,12 @@ from rocketq.client.aio.broker_directory import BrokerDirectory
 from rocketq.client.aio.puller import Puller, PullStatus
 from rocketq.client.aio.queue_positions import QueuePositions
 from rocketq.client.aio.session import Session
+from rocketq.client.core.recalls import recall_place
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.timers import WaitingTimer, waiting_timers
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.headers.send import RecallRequest, RecallResponse
 from rocketq.protocol.names import TIMER_TOPIC
-from rocketq.protocol.recall_handles import RecallHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class AsyncTimers:
 
     async def cancel(self, handle: str) -> Recalled:
         """Take a message back by the handle its producer got; a broker's refusal says why not."""
-        place = RecallHandle.decode(handle)
+        place = recall_place(handle)
         addr = await self._directory.addr(place.broker_name)
         answer = await self._session.call(addr, RecallRequest(topic=place.topic, handle=handle))
         return Recalled(place.topic, RecallResponse.decode(answer.ext_fields).message_id, place.broker_name)

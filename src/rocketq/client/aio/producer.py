@@ -21,6 +21,7 @@ from rocketq.client.core.hooks import SendHook, SendMode
 from rocketq.client.core.java_hash import hash_index
 from rocketq.client.core.messages import Message, check
 from rocketq.client.core.producer_config import ProducerConfig, check_group
+from rocketq.client.core.recalls import recall_place
 from rocketq.client.core.replies import reply_properties, reply_topic, request_properties
 from rocketq.client.core.send_results import SendResult, TransactionResult
 from rocketq.client.core.stored_messages import StoredMessage
@@ -37,6 +38,7 @@ from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.heartbeat import ProducerData
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.headers.send import RecallRequest, RecallResponse
 from rocketq.protocol.headers.transactions import CheckTransactionRequest
 from rocketq.protocol.names import Property
 
@@ -212,6 +214,25 @@ class AsyncProducer:
         if self._tracer is not None:
             self._tracer.transaction_ended(message, result)
         return result
+
+    async def recall(self, handle: str | None, *, timeout_ms: int | None = None) -> str:
+        """Take a message with a timer back before its time, by the `recall_handle` of its result; its id.
+
+        A broker's refusal says why not: it may be too late. RecallHandleError when it is no handle.
+        """
+        self._check_ready()
+        place = recall_place(handle)
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        addr = await self._deliveries.path.master(place.topic, place.broker_name, limit_ms)
+        request = RecallRequest(group=self.group, topic=place.topic, handle=place.encode())
+        success = False
+        try:
+            answer = await self.session.call(addr, request, timeout_ms=limit_ms)
+            success = True
+        finally:
+            if self._tracer is not None:
+                self._tracer.recalled(self.session.namespace.plain(place.topic), place.unique_key, success)
+        return RecallResponse.decode(answer.ext_fields).message_id
 
     async def request(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int = 3_000

@@ -131,8 +131,11 @@ class AsyncPushConsumer:
     # what users do
 
     def subscribe(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> None:
-        """To all messages, those of tags (`a || b`), or those an SQL92 expression is true for. At any time; an
-        expression that brokers refuse is raised by `start`, later it is logged."""
+        """To all messages, those of tags (`a || b`), or those an SQL92 expression is true for. At any time.
+
+        SubscriptionInvalidError says what is wrong with an expression and where. A broker without property filters
+        refuses SQL92: that is raised by `start`, later it is logged.
+        """
         named = self._namespace.topic(topic) if isinstance(topic, str) else topic
         subscription = make_subscription(named, expression, sql, self.session.clock.now_ms())
         self._subscriptions.put(subscription)

@@ -16,6 +16,7 @@ from rocketq.client.core.trace_records import (
     DEFAULT_REGION,
     EndTransactionRecord,
     PubRecord,
+    RecallRecord,
     TraceMessageType,
     TraceRecord,
     pack,
@@ -149,6 +150,13 @@ class SendTracer:
                     state=_STATE_NAMES[result.state],
                 )
             )
+
+    def recalled(self, topic: str, message_id: str, success: bool) -> None:
+        """A message was to be taken back."""
+        now_ms = self._session.clock.now_ms()
+        self._collector.add(
+            RecallRecord(timestamp_ms=now_ms, group=self._group, topic=topic, message_id=message_id, success=success)
+        )
 
     def _record(self, context: SendContext, message: Message, result: SendResult) -> PubRecord:
         kind = TraceMessageType.NORMAL

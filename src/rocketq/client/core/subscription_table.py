@@ -15,7 +15,12 @@ from rocketq.protocol.names import NOT_FOR_CLIENTS, topic_fault
 
 
 class SubscriptionInvalidError(ClientError):
-    """A subscription no broker would take."""
+    """A subscription no broker would take. `position`: the index of the character at which an SQL92 expression goes
+    wrong, where there is one."""
+
+    def __init__(self, what: str, position: int | None = None) -> None:
+        super().__init__(what)
+        self.position = position
 
 
 def make_subscription(topic: str, expression: str | None, sql: str | None, now_ms: int) -> Subscription:
@@ -31,6 +36,7 @@ def make_subscription(topic: str, expression: str | None, sql: str | None, now_m
             raise SubscriptionInvalidError("give tags or an SQL92 expression, not both")
         if not isinstance(sql, str) or not sql.strip():
             raise SubscriptionInvalidError("the SQL92 expression is empty")
+        _check_sql(sql)
         return Subscription(topic=topic, expression=sql, expression_type=ExpressionType.SQL92, version=now_ms)
     if expression is not None and not isinstance(expression, str):
         raise SubscriptionInvalidError(f"an expression is a text, not {type(expression).__name__}")
@@ -39,6 +45,15 @@ def make_subscription(topic: str, expression: str | None, sql: str | None, now_m
         return Subscription(topic=topic, version=now_ms)
     codes = tuple(cast(int, hash_text(tag)) for tag in tags)
     return Subscription(topic=topic, expression=expression or ALL, tags=tuple(tags), codes=codes, version=now_ms)
+
+
+def _check_sql(sql: str) -> None:
+    from rocketq.filter import BadExpressionError, compile_sql  # noqa: PLC0415 most need no parser
+
+    try:
+        compile_sql(sql)
+    except BadExpressionError as error:
+        raise SubscriptionInvalidError(f"the SQL92 expression: {error}", error.position) from None
 
 
 class SubscriptionTable:

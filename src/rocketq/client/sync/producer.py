@@ -56,6 +56,7 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
     send_oneway = blocking(AsyncProducer.send_oneway)
     send_batch = blocking(AsyncProducer.send_batch)
     send_in_transaction = blocking(AsyncProducer.send_in_transaction)
+    recall = blocking(AsyncProducer.recall)
     request = blocking(AsyncProducer.request)
     reply = blocking(AsyncProducer.reply)
     queues = blocking(AsyncProducer.queues)
