@@ -8,10 +8,12 @@ import threading
 from dataclasses import dataclass
 from typing import cast
 
+from rocketq.errors import StoreError
 from rocketq.kernel.appender import Appender
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.reader import LogMap
-from rocketq.kernel.records import BAD_CRC, MAGIC_V2, MESSAGE, RecordView
+from rocketq.kernel.records import BAD_CRC, BLANK, MAGIC_V2, MESSAGE, RecordView
+from rocketq.kernel.scanner import walk_records
 from rocketq.model import Host, Record
 from rocketq.store.config import PAGE_BYTES, StoreConfig
 from rocketq.store.disk import Disk
@@ -271,6 +273,35 @@ class CommitLog:
         """Raw bytes of one segment, for replicas and the recovery point."""
         segment = self.segment(log_offset)
         return cast(bytes, segment.bytes_at(log_offset - segment.base, count))
+
+    def view_of(self, log_offset: int, bytes_max: int) -> memoryview:
+        """Bytes of one segment without a copy, as far as they can be read; StoreError where the segment is gone."""
+        segment, at = self._readable(log_offset)
+        stop = min(at + bytes_max, segment.size, self.readable_end - segment.base)
+        return memoryview(segment.memory)[at : max(at, stop)].toreadonly()
+
+    def records_view(self, log_offset: int, bytes_max: int) -> memoryview:
+        """The same, cut behind the last whole record that fits (the first fits always); a blank is one."""
+        segment, at = self._readable(log_offset)
+        stop = min(segment.size, self.readable_end - segment.base)
+        view, end = RecordView(), at
+        if at < stop:
+            state, end, _, last = walk_records(segment, at, min(at + bytes_max, stop), view, False)
+            if state == BLANK:
+                end = segment.size if end == at or segment.size - at <= bytes_max else end
+            elif state != MESSAGE:
+                raise StoreError(f"the log has no record at {segment.base + end}")
+            elif end - at > bytes_max and last > at:
+                end = last
+        return memoryview(segment.memory)[at:end].toreadonly()
+
+    def _readable(self, log_offset: int) -> tuple[MappedBuffer, int]:
+        if not self.start <= log_offset <= self.readable_end:
+            raise StoreError(f"{log_offset} is outside the log, which has [{self.start}, {self.readable_end})")
+        segment = self.segment(log_offset)
+        if not segment.size and log_offset < self.readable_end:
+            raise StoreError(f"the log file that holds {log_offset} is gone")
+        return segment, log_offset - segment.base
 
     # Cutting
 

@@ -33,6 +33,7 @@ class Flusher:
         self._writer = writer
         self._health = health
         self._announce = announce
+        self.append_listeners: list[Callable[[], None]] = []
         self._due = Due()
         self._service: Service | None = None
 
@@ -67,6 +68,7 @@ class Flusher:
         """What an append still needs: to be announced, or with SYNC_FLUSH to reach the disk."""
         if result.status is not AppendStatus.OK:
             return result
+        self._tell_appended()
         if self._config.flush_type is FlushType.ASYNC_FLUSH:
             self._announce()
         elif self._service is None:
@@ -77,6 +79,17 @@ class Flusher:
                 result.status = AppendStatus.FLUSH_DISK_TIMEOUT
                 result.reason = self._health.broken or "the disk did not take the message in time"
         return result
+
+    def wake(self) -> None:
+        """Something was written that should be on disk soon; without the service, at once."""
+        if self._service is None:
+            self.flush()
+        else:
+            self._service.wake()
+
+    def _tell_appended(self) -> None:
+        for listener in self.append_listeners:
+            listener()
 
     def step(self) -> None:
         """One turn of the service."""
@@ -92,6 +105,7 @@ class Flusher:
             thorough = self._due.is_due("commit", config.commit_thorough_interval_ms, now_ms)
             if self._log.commit(pages_min=0 if thorough else config.commit_pages_min):
                 self._announce()
+                self._tell_appended()
             if not self._due.is_due("flush", config.flush_interval_ms, now_ms):
                 return
         thorough = self._due.is_due("thorough", config.flush_thorough_interval_ms, now_ms)

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -79,6 +80,8 @@ class Store(Lookups):
         self.report = RecoveryReport()
         self._directory_lock: DirectoryLock | None = None
         self._confirmed_to: int | None = None
+        self.replica_gate: FlushGate | None = None
+        """Where those wait who want a replica to have a position; None when no answer depends on one."""
         self._rebuild: IndexRebuild | None = None
         self._rebuild_thread: threading.Thread | None = None
         self._reconfiguring = threading.Lock()
@@ -230,13 +233,14 @@ class Store(Lookups):
     @property
     def acknowledged_to(self) -> int:
         """Appends that end at or before this position may be answered."""
-        durable = self.durable_to
-        return durable if self._confirmed_to is None else min(durable, self._confirmed_to)
+        visible, gate = self.visible_to, self.replica_gate
+        return visible if gate is None else min(visible, gate.position)
 
     @property
     def visible_to(self) -> int:
-        """Readers see records that end at or before this position; without replicas the same as acknowledged_to."""
-        return self.acknowledged_to
+        """Readers see records that end at or before this position."""
+        durable = self.durable_to
+        return durable if self._confirmed_to is None else min(durable, self._confirmed_to)
 
     def confirm(self, log_offset: int | None) -> None:
         """Replicas have the log this far (None: there are none to wait for)."""
@@ -262,12 +266,46 @@ class Store(Lookups):
             return measured
         return self.flusher.settle(self.writer.append(message, measured), wait=wait)
 
-    def append_raw(self, log_offset: int, data: bytes) -> int:
+    def append_raw(self, log_offset: int, data: bytes, *, check_crc: bool = True) -> int:
         """Whole records another broker wrote for exactly `log_offset`, copied and dispatched; the log's new end."""
         self._require_open()
-        end = self.writer.append_raw(log_offset, data)
-        self.announcer.announce()
+        end = self.writer.append_raw(log_offset, data, check_crc=check_crc)
+        self._appended_raw()
         return end
+
+    def append_stream(self, log_offset: int, data: bytes) -> int:
+        """The same of a stretch of another broker's log that may end within a record, or go through several files: its
+        whole records are copied, the log's new end tells how far. StoreError where there is no record."""
+        self._require_open()
+        try:
+            return self.writer.append_stream(log_offset, data)
+        finally:
+            self._appended_raw()
+
+    def _appended_raw(self) -> None:
+        if self.config.flush_type is FlushType.SYNC_FLUSH:
+            self.flusher.wake()
+        self.announcer.announce()
+
+    def start_at(self, log_offset: int) -> None:
+        """An empty store goes on as the copy of a log whose files before `log_offset` it will never have."""
+        self._require_open()
+        with self.writer.lock:
+            self.writer.start_at(log_offset)
+            self.points.digests.begin(self.log, log_offset)
+            self.points.save()
+
+    def raw_range(self, log_offset: int, bytes_max: int) -> memoryview:
+        """Bytes of the log as they are, straight from its mapping: of one file, as far as they can be read; none behind
+        the end. StoreError where the file is gone."""
+        self._require_open()
+        return self.log.view_of(log_offset, bytes_max)
+
+    def whole_range(self, log_offset: int, bytes_max: int) -> memoryview:
+        """The same from a record's start, with whole records only (a blank counts as one): at least one if there is
+        any, else as many as `bytes_max` holds."""
+        self._require_open()
+        return self.log.records_view(log_offset, bytes_max)
 
     def truncate_to(self, log_offset: int) -> int:
         """Cut the open store back to the record boundary at or before `log_offset`; the log's new end."""
@@ -277,6 +315,10 @@ class Store(Lookups):
             self.points.digests.begin(self.log, end)
             self.points.save()
             return end
+
+    def add_append_listener(self, listener: Callable[[], None]) -> None:
+        """Called when the log may have grown, by the thread that made it grow and with no lock held: be quick."""
+        self.flusher.append_listeners.append(listener)
 
     def add_listener(self, listener: QueueListener) -> None:
         """Called with (topic, queue id, new end offset) when a queue has new visible messages."""

@@ -8,8 +8,7 @@ from typing import Final, cast
 
 from rocketq.errors import StoreError
 from rocketq.kernel.appender import APPENDED, BATCH_ITEM_TOO_LARGE, NO_QUEUE_ROOM, SEGMENT_FULL
-from rocketq.kernel.buffers import MappedBuffer
-from rocketq.kernel.records import BAD_CRC, BLANK, MESSAGE, RecordView
+from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
 from rocketq.model import NewMessage, SysFlag
 from rocketq.runtime.clock import Clock
 from rocketq.store.admission import Health, find_fault
@@ -20,6 +19,7 @@ from rocketq.store.dispatch import Dispatcher
 from rocketq.store.flush import FlushGate
 from rocketq.store.index import Index
 from rocketq.store.queue_table import QueueTable
+from rocketq.store.raw_records import RawRecords, RawWalk
 from rocketq.store.results import AppendResult, AppendStatus
 
 Batch = tuple[int, int]  # messages, bytes of their records
@@ -51,6 +51,8 @@ class Writer:
         self.last_record = -1
         self._locked_since_ms = 0
         self._unindexed_from = 0
+        self._raw_walk = RawWalk(config.segment_bytes)
+        self._undispatched_from = -1
 
     def begin(self, log_end: int, last_record: int) -> None:
         """Go on where recovery found the end."""
@@ -221,23 +223,81 @@ class Writer:
 
     # Records of another broker
 
-    def append_raw(self, log_offset: int, data: bytes) -> int:
+    def append_raw(self, log_offset: int, data: bytes, *, check_crc: bool = True) -> int:
         """Copy whole records written for exactly `log_offset` and dispatch them; the new end of the log. Bytes that are
         no such records are refused before anything is written."""
         with self.lock:
-            if log_offset != self._log.end:
-                raise StoreError(f"records for {log_offset} cannot be appended: the log ends at {self._log.end}")
+            self._require_end(log_offset)
             self._log.roll_if_full()
-            room = self._config.segment_bytes - self._log.appender.position
-            if len(data) > room:
+            if len(data) > self._room:
                 raise StoreError(f"{len(data)} bytes at {log_offset} would cross the end of a log file")
-            last = _last_raw_record(data, log_offset, self._config.segment_bytes)
-            self._log.appender.copy_raw(data)
-            self.last_record = last if last >= 0 else self.last_record
-            self._dispatch_from(log_offset)
-            self._log.roll_if_full()
-            self.gate.release(self._log.positions.flushed)
+            self._copy(log_offset, data, self._raw_walk.all(data, log_offset, check_crc=check_crc))
             return self._log.end
+
+    def append_stream(self, log_offset: int, data: bytes) -> int:
+        """Copy the whole records that `data` begins with, over as many files as they take; the new end of the log. An
+        unfinished one at its end is left to the caller. StoreError where something is no record: what stands before it
+        is copied. Bodies are not checked: their reader does that, and a damaged one must not hold up all behind it."""
+        with self.lock:
+            self._require_end(log_offset)
+            at = 0
+            while at < len(data):
+                self._log.roll_if_full()
+                piece = data if at == 0 and len(data) <= self._room else data[at : at + self._room]
+                records = self._raw_walk.head(piece, log_offset + at)
+                whole = piece if records.size_bytes == len(piece) else piece[: records.size_bytes]
+                self._copy(log_offset + at, whole, records)
+                at += len(whole)
+                if len(whole) < len(piece):
+                    self._raw_walk.require_beginning(piece[len(whole) :], log_offset + at)
+                    break
+            return self._log.end
+
+    def _copy(self, log_offset: int, data: bytes, records: RawRecords) -> None:
+        self._log.appender.copy_raw(data)
+        self.last_record = records.last if records.last >= 0 else self.last_record
+        self._undispatched_from = log_offset
+        self._finish_dispatch()
+        self._log.roll_if_full()
+        self.gate.release(self._log.positions.flushed)
+
+    def _require_end(self, log_offset: int) -> None:
+        if log_offset != self._log.end:
+            raise StoreError(f"records for {log_offset} cannot be appended: the log ends at {self._log.end}")
+        if self._health.closed is not None or self._health.broken is not None:
+            raise StoreError(self._health.closed or self._health.broken or "")
+        self._finish_dispatch()
+
+    def _finish_dispatch(self) -> None:
+        """What was copied goes to queues and index, or OSError says that the disk is full: then the next one who comes
+        tries again, before anything more is copied."""
+        if self._undispatched_from < 0:
+            return
+        appender = self._log.appender
+        if appender.index is None and self._config.index_enabled:
+            appender.index = self._index.roll(None)
+        if appender.index is not None or not self._config.index_enabled:
+            self._dispatch_from(self._undispatched_from)
+        if appender.index is None and self._config.index_enabled:
+            raise OSError(self._index.failure)
+        self._undispatched_from = -1
+
+    @property
+    def _room(self) -> int:
+        """Bytes left in the file being written."""
+        return self._config.segment_bytes - self._log.appender.position
+
+    def start_at(self, log_offset: int) -> None:
+        """An empty log begins at a file's start other than 0: another broker's history, of which it gets the rest."""
+        with self.lock:
+            if log_offset % self._config.segment_bytes or log_offset < 0:
+                raise StoreError(f"a log cannot begin at {log_offset}: files have {self._config.segment_bytes} bytes")
+            if self._log.end != 0 or len(self._queues):
+                raise StoreError(f"a log that ends at {self._log.end} cannot begin at {log_offset}")
+            self._log.truncate(0)
+            self.gate.shut()
+            self.gate = FlushGate(log_offset)
+            self.begin(log_offset, -1)
 
     def _dispatch_from(self, log_offset: int) -> None:
         scanner, appender = self._dispatcher.scanner, self._log.appender
@@ -264,6 +324,7 @@ class Writer:
             self._log.appender.index = None
             self._index.truncate(end, self._log.store_ms_at)
             self._log.truncate(end)
+            self._undispatched_from = -1
             self.gate.shut()
             self.gate = FlushGate(end)
             self.begin(end, last)
@@ -309,17 +370,3 @@ class Writer:
         segment, view = self._log.segment(base), RecordView()
         view.parse_at(segment, last, False)
         return base + last + cast(int, view.size)
-
-
-def _last_raw_record(data: bytes, log_offset: int, segment_bytes: int) -> int:
-    """Log offset of the last of whole, good records; -1 when there is only a blank. StoreError for anything else."""
-    buffer, view = MappedBuffer(data, log_offset), RecordView()
-    at, last = 0, -1
-    while at < len(data):
-        state = view.parse_at(buffer, at, True)
-        if state == BLANK and at + view.size == len(data) and (log_offset + len(data)) % segment_bytes == 0:
-            break
-        if state != MESSAGE:
-            raise StoreError(f"the bytes for {log_offset + at} are not a whole, good record")
-        at, last = at + view.size, at
-    return log_offset + last if last >= 0 else -1

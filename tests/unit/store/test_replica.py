@@ -12,6 +12,7 @@ from rocketq.errors import StoreClosedError, StoreError
 from rocketq.protocol.messages import encode_record
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import AppendStatus, Store
+from rocketq.store.flush import FlushGate
 
 from .kit import NOW_MS, SEGMENT, bodies, fill, message, open_store, packed
 
@@ -275,3 +276,137 @@ def test_deleted_topic_leaves_its_messages_in_the_log_only(tmp_path: Path) -> No
     assert (again.max_offset("T", 0), again.min_offset("T", 1), again.max_offset("Other", 0)) == (1, -1, 1)
     assert bodies(again.read("T", 0, 0)) == [b"again"]
     again.close()
+
+
+# A stretch of another broker's log, cut anywhere
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100, 1_089, 4_096, 50_000])
+def test_stream_cut_anywhere_makes_an_equal_store(tmp_path: Path, piece: int) -> None:
+    """Goal: pieces that end within records, blanks and size fields are put together; files roll as the master's."""
+    source, target = varied_store(tmp_path / "source"), open_store(tmp_path / "target", index_units=20)
+    stream = b"".join(source.log.bytes_at(at, min(SEGMENT, source.log_end - at)) for at in source.log.files)
+    rest, received = b"", 0
+    while received < len(stream):
+        rest += stream[received : received + piece]
+        received = min(received + piece, len(stream))
+        start = target.log_end
+        rest = rest[target.append_stream(start, rest) - start :]
+    assert (rest, target.log_end) == (b"", source.log_end)
+    source.close()
+    target.close()
+    assert tree(tmp_path / "target") == tree(tmp_path / "source")
+
+
+def test_stream_that_turns_into_garbage_is_taken_up_to_there(tmp_path: Path) -> None:
+    """Goal: nothing is written that is no record of this place, and what is good before it stays."""
+    source = open_store(tmp_path / "source")
+    fill(source, 3)
+    good = source.log.bytes_at(0, source.log_end)
+    size = int.from_bytes(good[:4], "big")
+    huge = (SEGMENT + 1).to_bytes(4, "big") + good[4:8]
+    for number, tail in enumerate([bytes(8), b"\xff" * 90, good[:size], huge, b"\0\0\0\x50" + good[4:8] + bytes(80)]):
+        target = open_store(tmp_path / f"target{number}")
+        with pytest.raises(StoreError, match="no record"):
+            target.append_stream(0, good + tail)
+        assert target.log_end == len(good)
+        assert target.log.bytes_at(len(good), SEGMENT - len(good)) == bytes(SEGMENT - len(good))
+        assert target.max_offset("T", 0) == 3
+        target.close()
+    source.close()
+
+
+def test_empty_store_begins_in_the_middle_of_anothers_history(tmp_path: Path) -> None:
+    """Goal: an Apache master gives a new slave its last file only; queues then start where that file's messages do."""
+    source, target = open_store(tmp_path / "source"), open_store(tmp_path / "target")
+    fill(source, 40)
+    start = source.log.files.start_of(source.log_end)
+    assert start > 0
+    first = source.message_at(start)
+    assert first is not None
+    with pytest.raises(StoreError, match="cannot begin"):
+        target.start_at(start + 1)
+    target.start_at(start)
+    assert (target.log_start, target.log_end) == (start, start)
+    target.append_stream(start, bytes(source.raw_range(start, SEGMENT)))
+    with pytest.raises(StoreError, match="cannot begin"):
+        target.start_at(start)
+    target.close()
+    shutil.copytree(tmp_path / "target", tmp_path / "crashed")
+    (tmp_path / "crashed" / "recovery.rocketq").unlink()
+    for root in ("target", "crashed"):
+        store = open_store(tmp_path / root)
+        assert (store.log_start, store.log_end) == (start, source.log_end)
+        assert store.min_offset("T", 0) == first.queue_offset
+        assert bodies(store.read("T", 0, first.queue_offset)) == bodies(source.read("T", 0, first.queue_offset))
+        store.close()
+    source.close()
+
+
+def test_ranges_come_from_one_file_and_end_where_the_log_does(tmp_path: Path) -> None:
+    """Goal: what a master sends is what its files hold, never more; a file that is gone is an error and no bytes."""
+    store = varied_store(tmp_path)
+    at, taken = 0, b""
+    while at < store.log_end:
+        piece = store.raw_range(at, 3_000)
+        assert 0 < len(piece) <= 3_000
+        assert at // SEGMENT == (at + len(piece) - 1) // SEGMENT
+        taken, at = taken + piece, at + len(piece)
+    assert taken == b"".join(path.read_bytes() for path in sorted((tmp_path / "commitlog").iterdir()))[: store.log_end]
+    assert len(store.raw_range(store.log_end, 100)) == 0
+    for outside in (-1, store.log_end + 1):
+        with pytest.raises(StoreError, match="outside the log"):
+            store.raw_range(outside, 1)
+    store.close()
+
+
+@pytest.mark.parametrize("bytes_max", [1, 1_200, 5_000, SEGMENT])
+def test_ranges_of_whole_records_lose_nothing(tmp_path: Path, bytes_max: int) -> None:
+    """Goal: each range starts and ends at record boundaries, is as long as allowed, and has one record at least."""
+    store, copy = varied_store(tmp_path / "one"), open_store(tmp_path / "copy", index_units=20)
+    while copy.log_end < store.log_end:
+        piece = bytes(store.whole_range(copy.log_end, bytes_max))
+        first = int.from_bytes(piece[:4], "big")
+        assert len(piece) <= max(bytes_max, first)
+        copy.append_raw(copy.log_end, piece)
+    assert len(store.whole_range(store.log_end, bytes_max)) == 0
+    store.close()
+    copy.close()
+    assert tree(tmp_path / "copy") == tree(tmp_path / "one")
+
+
+def test_full_disk_at_dispatch_is_made_up_for_before_more_is_copied(tmp_path: Path) -> None:
+    """Goal: a replica whose queue files cannot grow stops; when there is room again nothing was skipped."""
+    source, target = open_store(tmp_path / "source"), open_store(tmp_path / "target")
+    fill(source, 6)
+    data = source.log.bytes_at(0, source.log_end)
+    reserve, full = target.disk.reserve, True
+
+    def refuse(path: Path, start: int, stop: int) -> None:
+        if full and "consumequeue" in str(path):
+            raise OSError(28, "No space left on device")
+        reserve(path, start, stop)
+
+    target.disk.reserve = refuse  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="No space"):
+        target.append_stream(0, data[: len(data) // 2])
+    with pytest.raises(OSError, match="No space"):
+        target.append_stream(target.log_end, data[target.log_end :])
+    full = False
+    target.append_stream(target.log_end, data[target.log_end :])
+    assert bodies(target.read("T", 0, 0)) == bodies(source.read("T", 0, 0))
+    source.close()
+    target.close()
+
+
+def test_answers_may_wait_for_replicas_while_readers_do_not(tmp_path: Path) -> None:
+    """Goal: a classic master's messages are visible at once; only their answers need a replica's word."""
+    store = open_store(tmp_path)
+    told: list[int] = []
+    store.add_append_listener(lambda: told.append(store.log_end))
+    store.replica_gate = FlushGate(0)
+    end = store.append(message(b"one")).end
+    assert (store.visible_to, store.acknowledged_to, told) == (end, 0, [end])
+    store.replica_gate.release(end)
+    assert store.acknowledged_to == end
+    store.close()
