@@ -1,0 +1,179 @@
+"""A slave's side of the classic stream: connects to its master, and what comes goes into the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from rocketq.errors import RemoteProtocolError, RocketQError
+from rocketq.remoting.address import split_addr
+from rocketq.replication.classic_listener import TICK_MS_MAX
+from rocketq.replication.classic_slave import Following, StreamTimes
+from rocketq.runtime.clock import Clock
+from rocketq.store import Store
+
+log = logging.getLogger(__name__)
+
+CONNECT_MS_MAX: Final = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class FollowRules:
+    times: StreamTimes = field(default_factory=StreamTimes)
+    retry_ms: int = 5_000
+    """Between a failure and the next try."""
+
+
+class MasterFollower:
+    """Follows whoever `master_addr` names, for as long as it runs; None means that nobody is known yet."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        master_addr: Callable[[], str | None],
+        rules: Callable[[], FollowRules] = FollowRules,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._master_addr = master_addr
+        self._rules = rules
+        self._task: asyncio.Task[None] | None = None
+        self._wanted = asyncio.Event()
+        self._failure = ""
+        self.connection: FollowerConnection | None = None
+        self.bytes_received = 0
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def wake(self) -> None:
+        """The master may have another address: look at once."""
+        if self.connection is not None and self.connection.addr != self._master_addr():
+            self.connection.close("the master has another address now")
+        self._wanted.set()
+
+    async def _run(self) -> None:
+        while True:
+            addr = self._master_addr()
+            if addr is not None:
+                try:
+                    self._tell(addr, await self._follow(addr))
+                except Exception:  # the service outlives whatever went wrong with one connection
+                    log.exception("following %s failed", addr)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        self._wanted.clear()
+        try:
+            async with asyncio.timeout(self._rules().retry_ms / 1000):
+                await self._wanted.wait()
+        except TimeoutError:
+            pass
+
+    async def _follow(self, addr: str) -> str:
+        """Connect and stay connected; why it ended."""
+        host, port = split_addr(addr)
+        loop = asyncio.get_running_loop()
+        connection = FollowerConnection(self._store, self._clock, addr, self._rules().times)
+        try:
+            async with asyncio.timeout(CONNECT_MS_MAX / 1000):
+                await loop.create_connection(lambda: connection, host, port)
+        except (OSError, TimeoutError) as error:
+            return f"cannot be reached: {error or 'no answer'}"
+        self.connection, self._failure = connection, ""
+        log.info("this slave follows %s from %d on", addr, self._store.log_end)
+        try:
+            return await self._watch(connection)
+        finally:
+            connection.close("stopped")
+            self.bytes_received += connection.bytes_received
+            self.connection = None
+
+    async def _watch(self, connection: FollowerConnection) -> str:
+        while not connection.ended.done():
+            tick_ms = min(TICK_MS_MAX, max(1, self._rules().times.heartbeat_ms // 4))
+            await asyncio.wait([connection.ended], timeout=tick_ms / 1000)
+            connection.tick()
+        return connection.ended.result()
+
+    def _tell(self, addr: str, failure: str) -> None:
+        """Once per outage, not at every try."""
+        if failure != self._failure:
+            log.error("the master %s is not followed: %s", addr, failure)
+        self._failure = failure
+
+
+class FollowerConnection(asyncio.Protocol):
+    """One connection to the master. Whatever is wrong ends it before anything is written at a wrong place."""
+
+    def __init__(self, store: Store, clock: Clock, addr: str, times: StreamTimes) -> None:
+        self._store = store
+        self._clock = clock
+        self.addr = addr
+        self.state = Following(store.log_end, store.config.segment_bytes, times, clock.monotonic_ms())
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.bytes_received = 0
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self.state.report(self._clock.monotonic_ms()))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.close(f"the connection ended{f': {error}' if error else ''}")
+
+    def data_received(self, data: bytes) -> None:
+        if self.ended.done():
+            return
+        self.bytes_received += len(data)
+        failure = ""
+        try:
+            self.state.on_bytes(data, self._clock.monotonic_ms())
+        except RemoteProtocolError as error:
+            failure = str(error)  # what came before is good
+        try:
+            self._append()
+        except (RocketQError, OSError) as error:
+            failure = f"its bytes cannot be taken: {error}"
+        if failure:
+            self.close(failure)
+
+    def _append(self) -> None:
+        if self.state.starts_at is not None:
+            self._store.start_at(self.state.starts_at)
+            log.info("the master begins at %d: what was before is not in this slave's log", self.state.starts_at)
+            self.state.starts_at = None
+        log_offset, data = self.state.take()
+        if not data:
+            return
+        try:
+            log_end = self._store.append_stream(log_offset, data)
+        finally:  # of a stretch that turns bad, what came before it is in the log
+            report = self.state.appended(data, self._store.log_end, self._clock.monotonic_ms())
+            if report and self._transport is not None:
+                self._transport.write(report)
+        assert log_end == self._store.log_end
+
+    def tick(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self.state.is_silent(now_ms):
+            self.close("it has said nothing for too long")
+        elif self._transport is not None and (report := self.state.on_tick(now_ms)):
+            self._transport.write(report)
+
+    def close(self, reason: str) -> None:
+        if not self.ended.done():
+            self.ended.set_result(reason)
+        if self._transport is not None:
+            self._transport.abort()
