@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from rocketq.client.aio.group_pulls import GroupPulls
-from rocketq.client.aio.lite_queues import LitePorts, LiteQueues
+from rocketq.client.aio.lite_queues import LitePorts
 from rocketq.client.aio.offset_keeper import OffsetKeeper
 from rocketq.client.aio.offset_store import OffsetStore
+from rocketq.client.aio.pull_engine import PullEngine
 from rocketq.client.aio.puller import COUNT_MAX, PULL_TIMEOUT_MS, PullResult
 from rocketq.client.aio.push_consumer import check_consumer_group
 from rocketq.client.aio.push_engine import HALF_AN_HOUR_MS, default_store
 from rocketq.client.aio.queue_positions import QueuePositions
-from rocketq.client.aio.rebalancer import Rebalancer
 from rocketq.client.aio.session import Session, SessionConfig
-from rocketq.client.aio.sql_check import check_sql
 from rocketq.client.core.client_figures import ClientFigures
 from rocketq.client.core.consumer_config import PullConfig
 from rocketq.client.core.pulled_queue import PulledQueue
 from rocketq.client.core.resets import ResetTo
 from rocketq.client.core.routes import queue_order, subscribe_queues
-from rocketq.client.core.running_report import running_properties
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscription_table import SubscriptionTable, make_subscription
 from rocketq.client.core.subscriptions import ALL
 from rocketq.client.errors import ClientClosedError, ClientError
-from rocketq.errors import ConfigError, RocketQError
+from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.heartbeat import ConsumerData
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
-from rocketq.protocol.bodies.running import ProcessQueue as QueueReport
-from rocketq.protocol.flags import ConsumeType, ExpressionType
-
-log = logging.getLogger(__name__)
+from rocketq.protocol.flags import ConsumeType
 
 
 class NotAssignedError(ClientError):
@@ -87,7 +81,6 @@ class AsyncPullConsumer:
         self.group = self._namespace.group(group)
         self._subscriptions = SubscriptionTable()
         self._assigned: set[MessageQueue] | None = None
-        self._figures = ClientFigures()
         self._began_ms = self.session.clock.now_ms()
         self._positions = QueuePositions(self.session)
         self._pulls = GroupPulls(self.session, self.group, self._namespace)
@@ -99,11 +92,7 @@ class AsyncPullConsumer:
             from_where=self.config.from_where,
             from_time_ms=self._began_ms - HALF_AN_HOUR_MS if from_time_ms is None else from_time_ms,
         )
-        self._queues: LiteQueues | None = None
-        self._rebalancer: Rebalancer | None = None
-        self._sharing: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._committed_ms = 0
+        self._engine: PullEngine | None = None
         self._last: PulledQueue | None = None
         self._closed = False
 
@@ -113,41 +102,20 @@ class AsyncPullConsumer:
         """Known to brokers, with its first queues, when this returns."""
         if self._closed:
             raise ClientClosedError(f"consumer {self.group}")
-        if self._queues is not None:
+        if self._engine is not None:
             raise ClientError(f"consumer {self.group} was started already")
-        config = self.config
         ports = LitePorts(
             session=self.session,
             group=self.group,
             namespace=self._namespace,
-            config=config,
+            config=self.config,
             pulls=self._pulls,
             subscriptions=self._subscriptions,
             keeper=self._keeper,
-            figures=self._figures,
+            figures=ClientFigures(),
         )
-        self._queues = LiteQueues(ports)
-        self._rebalancer = Rebalancer(
-            self.session,
-            self.group,
-            self._queues,
-            self._subscriptions,
-            model=config.model,
-            strategy=config.strategy,
-            broker_assigns=config.broker_assigns,
-            interval_ms=config.rebalance_interval_ms,
-        )
-        self._committed_ms = self.session.clock.monotonic_ms()
-        for subscription in self._subscriptions.all():
-            if subscription.expression_type == ExpressionType.SQL92:
-                await check_sql(self.session, self.group, subscription)
-        await self.session.members.join(self)
-        if self._assigned is None:
-            await self._rebalancer.round()
-            self._sharing = self._run(self._rebalancer.run())
-        else:
-            await self._apply_assigned()
-        self._run(self._save_now_and_then())
+        self._engine = PullEngine(self, ports, self._began_ms)
+        await self._engine.start(self._assigned)
 
     async def close(self) -> None:
         """What was handed out is dealt with; offsets are saved, brokers told."""
@@ -161,15 +129,8 @@ class AsyncPullConsumer:
             self._settle()
         self._closed = True
         try:
-            for task in list(self._tasks):
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            if self._queues is not None:
-                await self._queues.stop()
-                if self.config.auto_commit:
-                    self._commit_settled()
-                await self._keeper.save()
-                await self.session.members.leave(self)
+            if self._engine is not None:
+                await self._engine.stop()
         finally:
             if self._owns_session:
                 await self.session.close()
@@ -196,23 +157,23 @@ class AsyncPullConsumer:
         named = self._namespace.topic(topic) if isinstance(topic, str) else topic
         subscription = make_subscription(named, expression, sql, self.session.clock.now_ms())
         self._subscriptions.put(subscription)
-        if self._queues is not None:
-            self._run(self._announce(subscription.topic))
+        if self._engine is not None:
+            self._engine.announce(subscription.topic)
 
     def unsubscribe(self, topic: str) -> None:
-        if self._subscriptions.remove(self._namespace.topic(topic)) and self._queues is not None:
-            self._run(self._announce(None))
+        if self._subscriptions.remove(self._namespace.topic(topic)) and self._engine is not None:
+            self._engine.announce(None)
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Exactly these queues from now on, whatever the group has. Not together with `subscribe`."""
         if self._subscriptions.topics():
             raise ClientError("topics were subscribed to: a consumer subscribes or is assigned, not both")
         self._assigned = {self._namespace.queue(queue) for queue in queues}
-        if self._queues is not None:
-            self._run(self._apply_assigned())
+        if self._engine is not None:
+            self._engine.assign(self._assigned)
 
     def assignment(self) -> tuple[MessageQueue, ...]:
-        queues = self._queues.owned() if self._queues is not None else ()
+        queues = self._engine.queues.owned() if self._engine is not None else ()
         return tuple(sorted((self._namespace.plain_queue(queue) for queue in queues), key=queue_order))
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -228,39 +189,39 @@ class AsyncPullConsumer:
 
         What was handed out before counts as dealt with.
         """
-        queues = self._running()
+        engine = self._running()
         self._settle()
-        await self._auto_commit()
+        await engine.auto_commit()
         loop = asyncio.get_running_loop()
         wait_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
         deadline_s = loop.time() + wait_ms / 1000
         limit = self.config.poll_max if count_max is None else count_max
-        while not (taken := queues.take(limit)):
+        while not (taken := engine.queues.take(limit)):
             left_s = deadline_s - loop.time()
             if left_s <= 0:
                 break
-            await queues.arrival(left_s)
+            await engine.queues.arrival(left_s)
             self._running()
         return taken
 
     def give_back(self, messages: Sequence[StoredMessage]) -> None:
         """The last messages handed out were not looked at: they are handed out again."""
-        self._running().give_back(messages)
+        self._running().queues.give_back(messages)
 
     def __aiter__(self) -> AsyncIterator[StoredMessage]:
         return self
 
     async def __anext__(self) -> StoredMessage:
-        queues = self._running()
+        engine = self._running()
         if self._last is not None:
             self._last.settle()
-        if self.session.clock.monotonic_ms() - self._committed_ms >= self.config.auto_commit_interval_ms:
-            await self._auto_commit()
-        while not (taken := queues.take(1)):
-            await queues.arrival(1.0)
-            await self._auto_commit()
-            queues = self._running()
-        self._last = queues.get(self._namespace.queue(taken[0].queue))
+        if engine.commit_is_due:
+            await engine.auto_commit()
+        while not (taken := engine.queues.take(1)):
+            await engine.queues.arrival(1.0)
+            await engine.auto_commit()
+            self._running()
+        self._last = engine.queues.get(self._namespace.queue(taken[0].queue))
         return taken[0]
 
     async def pull(
@@ -297,7 +258,7 @@ class AsyncPullConsumer:
         bounds = await self._positions.bounds(one.queue)
         if not bounds.min_offset <= offset <= bounds.max_offset:
             raise OffsetOutOfRangeError(queue, offset, bounds.min_offset, bounds.max_offset)
-        await self._running().seek(self._mine(queue).queue, offset)
+        await self._running().queues.seek(self._mine(queue).queue, offset)
 
     async def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
         """At the first message stored then or later."""
@@ -311,7 +272,7 @@ class AsyncPullConsumer:
 
     async def _seek_to(self, queue: MessageQueue, to: ResetTo) -> None:
         _, offset = await self._positions.resolve(self._mine(queue).queue, to)
-        await self._running().seek(self._mine(queue).queue, offset)
+        await self._running().queues.seek(self._mine(queue).queue, offset)
 
     def position(self, queue: MessageQueue) -> int | None:
         """Behind the last message handed out; None while the queue is not begun."""
@@ -325,7 +286,7 @@ class AsyncPullConsumer:
         self._set_paused(queues, False)
 
     def _set_paused(self, queues: Iterable[MessageQueue] | None, paused: bool) -> None:
-        running = self._running()
+        running = self._running().queues
         chosen = running.owned() if queues is None else [self._namespace.queue(queue) for queue in queues]
         running.pause(chosen, paused)
 
@@ -333,7 +294,8 @@ class AsyncPullConsumer:
         """These offsets, or everything handed out; saved when this returns. RocketQError where that failed."""
         if offsets is None:
             self._settle()
-            self._commit_settled()
+            if self._engine is not None:
+                self._engine.commit_settled()
         for queue, offset in (offsets or {}).items():
             self._keeper.table.update(self._namespace.queue(queue), offset)
         if not await self._keeper.save():
@@ -347,7 +309,7 @@ class AsyncPullConsumer:
 
     def health(self) -> Mapping[str, Any]:
         """For `session.health()`: the queues that are ours and what is held of them."""
-        queues = self._queues.all() if self._queues is not None else []
+        queues = self._engine.queues.all() if self._engine is not None else []
         held = {self._namespace.plain_queue(one.queue): one.count for one in queues}
         return {"kind": "pull consumer", "group": self._namespace.plain(self.group), "assignment": held}
 
@@ -367,115 +329,38 @@ class AsyncPullConsumer:
         )
 
     def ids_changed(self) -> None:
-        if self._rebalancer is not None and self._assigned is None:
-            self._rebalancer.wake()
+        if self._engine is not None and self._assigned is None:
+            self._engine.rebalancer.wake()
 
     async def reset_offsets(self, topic: str, table: Mapping[MessageQueue, int]) -> None:
-        if self._queues is None or self._rebalancer is None:
-            return
-        async with self._rebalancer.lock:
-            for queue, offset in table.items():
-                if self._queues.get(queue) is not None and queue.topic == topic:
-                    await self._queues.seek(queue, offset)
-                    await self._keeper.set(queue, offset)
+        if self._engine is not None:
+            await self._engine.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
 
     def consume_positions(self, topic: str) -> Mapping[MessageQueue, int]:
         return {queue: offset for queue, offset in self._keeper.table.all().items() if queue.topic == topic}
 
     def running_info(self) -> RunningConsumer:
-        clock = self.session.clock
-        skew_ms = clock.now_ms() - clock.monotonic_ms()
-        return RunningConsumer(
-            properties=running_properties(
-                name_servers=self.session.name_servers.addrs,
-                consume_type=ConsumeType.CONSUME_ACTIVELY,
-                orderly=False,
-                workers=0,
-                began_ms=self._began_ms,
-                settings=self.config,
-            ),
-            subscriptions=self._subscriptions.all(),
-            queues={one.queue: self._report(one, skew_ms) for one in self._queues.all()} if self._queues else {},
-            rates=self._figures.rates(clock.monotonic_ms()),
-        )
+        return self._engine.running_info() if self._engine is not None else RunningConsumer()
 
     async def consume_directly(self, message: StoredMessage) -> ConsumeDirectlyResult:
         raise ClientError(f"group {self.group} pulls here: there is no listener to call")
 
     # inside
 
-    def _report(self, one: PulledQueue, skew_ms: int) -> QueueReport:
-        return QueueReport(
-            commit_offset=self._keeper.table.get(one.queue) or 0,
-            cached_min_offset=one.position or 0,
-            cached_max_offset=one.pull_offset or 0,
-            cached_count=one.count,
-            cached_mib=one.bytes >> 20,
-            last_pull_ms=one.last_pull_ms + skew_ms,
-        )
-
-    def _running(self) -> LiteQueues:
+    def _running(self) -> PullEngine:
         if self._closed:
             raise ClientClosedError(f"consumer {self.group}")
-        if self._queues is None:
+        if self._engine is None:
             raise ClientError(f"consumer {self.group} was not started")
-        return self._queues
+        return self._engine
 
     def _mine(self, queue: MessageQueue) -> PulledQueue:
-        one = self._running().get(self._namespace.queue(queue))
+        one = self._running().queues.get(self._namespace.queue(queue))
         if one is None:
             raise NotAssignedError(queue)
         return one
 
     def _settle(self) -> None:
         self._last = None
-        for one in self._queues.all() if self._queues is not None else ():
-            one.settle()
-
-    def _commit_settled(self) -> None:
-        for one in self._queues.all() if self._queues is not None else ():
-            if one.settled is not None:
-                self._keeper.table.update(one.queue, one.settled)
-
-    async def _auto_commit(self) -> None:
-        now_ms = self.session.clock.monotonic_ms()
-        if self.config.auto_commit and now_ms - self._committed_ms >= self.config.auto_commit_interval_ms:
-            self._committed_ms = now_ms
-            self._commit_settled()
-            await self._keeper.save()
-
-    async def _apply_assigned(self) -> None:
-        queues = self._running()
-        if self._sharing is not None:
-            self._sharing.cancel()
-        await self.session.members.refresh_routes(self.topics())
-        wanted = self._assigned or set()
-        for queue in queues.owned():
-            if queue not in wanted:
-                await queues.drop(queue)
-        for queue in sorted(wanted, key=queue_order):
-            queues.add(queue)
-
-    async def _announce(self, topic: str | None) -> None:
-        subscription = self._subscriptions.get(topic) if topic is not None else None
-        if subscription is not None:
-            await self.session.members.refresh_routes([subscription.topic])
-            if subscription.expression_type == ExpressionType.SQL92:
-                try:
-                    await check_sql(self.session, self.group, subscription)
-                except RocketQError as error:
-                    log.error("group %s: the subscription to %s is refused: %s", self.group, topic, error)
-        await self.session.members.heartbeat()
-        if self._rebalancer is not None:
-            self._rebalancer.wake()
-
-    async def _save_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self.config.persist_interval_ms / 1000)
-            await self._keeper.save()
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        if self._engine is not None:
+            self._engine.settle()
