@@ -1,0 +1,33 @@
+"""The benchmark stays runnable: every row once, with a few messages, without peers and bars."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bench.bars import Bar
+from bench.spark import OURS, TOPICS, Bench, Measured, Row, all_rows, judge, register_tuples, run_row, table
+from pyspark.sql import SparkSession
+
+from tests.spark.filling import Filler
+
+
+def test_every_row_of_the_benchmark_runs(spark: SparkSession, filler: Filler, tmp_path: Path) -> None:
+    for topic in TOPICS:
+        filler.topic(name=topic)
+    register_tuples(spark)
+    bench = Bench(spark, filler.name_servers, tmp_path, [os.getpid()], kafka=None, scale=0.0)
+    rows, results = {}, {}
+    for row in all_rows(bench):
+        rows[row.name], results[row.name] = row, run_row(bench, row, 0, 1)
+    assert len(rows) == 16
+    assert all(each.cpu_s > 0 and each.wall_s > 0 for result in results.values() for each in result.values())
+    assert "MB/CPU-s" in table(results, rows)
+    bars = [bar for name, result in results.items() for bar in judge(rows[name], result)]
+    assert [bar.wanted for bar in bars] == [300.0, 2.0], "without Kafka nothing is compared with it"
+
+
+def test_bars_are_ratios_of_rows_per_cpu_second() -> None:
+    ours, kafka = (Measured(rows, rows, 1.0, 1.0, 0.0) for rows in (3_000.0, 2_000.0))
+    row = Row(name="batch", count=1, runs={}, wanted=1.5)
+    assert judge(row, {OURS: ours, "kafka": kafka}) == [Bar("batch, rows per CPU second over kafka", 1.5, 1.5)]
