@@ -9,12 +9,17 @@ from typing import Final
 
 from rocketq.broker.figures import Figures
 from rocketq.broker.open_timers import OpenTimer, OpenTimers
+from rocketq.broker.timer_metrics import WaitingCounts
+from rocketq.errors import DamagedStateError
 from rocketq.model import NewMessage
+from rocketq.protocol.bodies.timers import TimerMetrics
 from rocketq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Property
 from rocketq.protocol.properties import decode_properties, encode_properties
 from rocketq.runtime.clock import Clock
 from rocketq.store import Store
+from rocketq.store.disk import Disk
 from rocketq.store.redelivery import Redeliverer
+from rocketq.store.state_files import StateFile
 from rocketq.store.timer_files import TimerMark
 from rocketq.store.timers import Timer, Timers
 
@@ -43,8 +48,12 @@ class TimerService:
         self._caught_up = False
         self._saving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._has_run = False
+        self._counts_file = StateFile(store.config.root / "config" / "timermetrics", TimerMetrics, Disk())
+        self._counts = self._load_counts()
 
     def start(self) -> None:
+        self._has_run = True
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -65,8 +74,10 @@ class TimerService:
 
     async def save(self) -> None:
         async with self._saving:
-            if self._store.health.broken is None:
+            if self._has_run and self._store.health.broken is None:
+                counts = self.waiting_counts()
                 await asyncio.to_thread(self._timers.save)
+                await asyncio.to_thread(self._counts_file.save, counts)
 
     async def _run(self) -> None:
         while True:
@@ -97,6 +108,7 @@ class TimerService:
             self._timers.settled(mark)
         for count in self._redeliverer.take_counts():
             self._figures.stored(count.topic, count.count, count.size_bytes, 0)
+            self._counts.add(count.topic, -count.count, now_ms)
         return busy
 
     # new messages
@@ -118,6 +130,8 @@ class TimerService:
         return end > first + BATCH
 
     def _take(self, timer: Timer, now_ms: int) -> None:
+        topic = (timer.cancels or timer.key).partition("+")[0]
+        self._counts.add(topic, -1 if timer.cancels else 1, now_ms)
         if timer.slot_ms == self._timers.read_ms and self._opening is not None:
             self._opened.append((timer, False))
         elif timer.slot_ms >= self._timers.read_ms:
@@ -201,7 +215,27 @@ class TimerService:
             prepared_offset=record.log_offset or -1,
         )
         result = self._store.append(message, wait=False)
+        if result.status.stored:  # it is counted again when it is met
+            self._counts.add(properties.get(Property.REAL_TOPIC, ""), -1, self._clock.now_ms())
         return None if result.status.stored else result.reason or result.status.value
+
+    # what operators and slaves ask
+
+    def check_point(self) -> bytes:
+        """As the file timercheck begins."""
+        return self._timers.check_point()
+
+    def waiting_counts(self) -> TimerMetrics:
+        return self._counts.table(self._clock.now_ms())
+
+    def _load_counts(self) -> WaitingCounts:
+        try:
+            return WaitingCounts(self._counts_file.load())
+        except DamagedStateError as error:  # only numbers for people: not worth a broker that does not start
+            log.warning("messages with a timer are counted from none on: %s", error)
+            self._counts_file.path.unlink(missing_ok=True)
+            self._counts_file.backup.unlink(missing_ok=True)
+            return WaitingCounts(self._counts_file.load())
 
     # taking back
 

@@ -30,6 +30,7 @@ from rocketq.broker.handlers import (
     resets,
     send_back,
     sends,
+    timers,
     topics,
     transactions,
 )
@@ -38,6 +39,7 @@ from rocketq.broker.producer_groups import ProducerGroups
 from rocketq.broker.pushes import ChangeNotices
 from rocketq.broker.queue_locks import QueueLocks
 from rocketq.broker.registration import Registrar
+from rocketq.broker.replicas import Replication
 from rocketq.broker.runtime_info import RuntimeInfo
 from rocketq.broker.settings import Settings
 from rocketq.broker.timer_service import TimerService
@@ -75,6 +77,7 @@ class Parts:
     cold_reads: ColdReads = field(default_factory=ColdReads)
     transactions: Transactions
     checks: TransactionChecks
+    replication: Replication
 
 
 def membership_ports(parts: Parts) -> membership.MembershipPorts:
@@ -124,6 +127,7 @@ def _bind_data(parts: Parts, dispatcher: Registry) -> None:
     send_back.handlers.bind(dispatcher, send_back.SendBackPorts(*data))
     replies.handlers.bind(dispatcher, replies.ReplyPorts(send_ports, parts.producers))
     recalls.handlers.bind(dispatcher, recalls.RecallPorts(parts.settings, parts.timer, parts.store, parts.clock))
+    timers.handlers.bind(dispatcher, timers.TimerPorts(parts.settings, parts.timer))
     transactions.handlers.bind(dispatcher, transactions.TransactionPorts(parts.transactions, parts.store))
     offsets.handlers.bind(dispatcher, offsets.OffsetPorts(parts.settings, parts.offsets, parts.store))
     messages.handlers.bind(dispatcher, messages.MessagePorts(parts.store, parts.consumers, parts.filters))
@@ -178,6 +182,12 @@ def _bind_administration(parts: Parts, dispatcher: Registry) -> None:
     operations.handlers.bind(
         dispatcher,
         operations.OperationPorts(
-            parts.settings, runtime, parts.offsets, parts.delays.offsets, parts.store, parts.clock
+            parts.settings,
+            runtime,
+            parts.offsets,
+            parts.delays.offsets,
+            parts.store,
+            parts.clock,
+            parts.replication.state,
         ),
     )

@@ -177,6 +177,9 @@ class Timers:
         """True once everything opened so far is settled."""
         return TimerMark(self._store.log_end, self.read_ms, self._log.end, self.queue_offset)
 
+    def check_point(self) -> bytes:
+        return self._check.head()
+
     # Remembering
 
     def settled(self, mark: TimerMark) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import shutil
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from rocketq.protocol.bodies.timers import TimerMetrics
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.runtime.clock import ManualClock
@@ -142,6 +144,9 @@ async def test_a_broker_without_a_timer_says_so(make_rocketq_cluster: MakeCluste
         assert (answer.code, "timerWheelEnable" in (answer.remark or "")) == (1, True)
         assert (await send(peer, topic, properties=props(DELAY="1"))).code == 0
         assert (await recall(peer, topic, "x")).code == 16
+        for code in (RequestCode.GET_TIMER_CHECK_POINT, RequestCode.GET_TIMER_METRICS):
+            answer = await peer.ask(code)
+            assert (answer.code, "timerWheelEnable" in (answer.remark or "")) == (1, True)
 
 
 # taking back
@@ -203,6 +208,64 @@ async def test_what_is_no_handle_of_a_waiting_message_is_refused(
             assert (answer.code, bool(answer.remark)) == (604, True), text
         assert (await recall(peer, topic, "\xff not base64")).code == 604
         assert await count(peer, WHEEL) == before
+
+
+# what others ask
+
+
+async def waiting(peer: Peer) -> dict[str, int]:
+    answer = await peer.ask(RequestCode.GET_TIMER_METRICS)
+    assert answer.code == 0, answer
+    return {topic: one.count for topic, one in TimerMetrics.decode(answer.body).topics.items()}
+
+
+@over_loopback
+async def test_what_waits_is_counted_by_topic(cluster: EmbeddedCluster, clock: ManualClock, topic: str) -> None:
+    """Goal: request 61; one that was taken back or delivered does not count, one far ahead that is put on its way again
+    counts once; the numbers outlive a restart."""
+    async with connected(cluster.broker_addr) as (peer,):
+        handle = await timed(peer, topic, "A", "10")
+        await timed(peer, topic, "B", "10")
+        await timed(peer, "Other", "C", "250000")
+        rests(cluster)
+        assert await waiting(peer) == {topic: 2, "Other": 1}
+        assert (await recall(peer, topic, handle)).code == 0
+        clock.advance(10_000)
+        rests(cluster)
+        assert await waiting(peer) == {topic: 0, "Other": 1}
+        for _ in range(25):
+            clock.advance(9_000_000)
+            rests(cluster)
+        assert (await waiting(peer))["Other"] == 1
+        cluster.restart_broker()
+    async with connected(cluster.broker_addr) as (peer,):
+        assert await waiting(peer) == {"Other": 1}
+        assert (cluster.store_dir() / "config" / "timermetrics").exists()
+    cluster.stop_broker()
+    for path in (cluster.store_dir() / "config").glob("timermetrics*"):
+        path.write_text("not at all")
+    cluster.start_broker()
+    async with connected(cluster.broker_addr) as (peer,):
+        assert await waiting(peer) == {}
+
+
+@over_loopback
+async def test_the_check_point_of_the_wheel_is_told(cluster: EmbeddedCluster, clock: ManualClock, topic: str) -> None:
+    """Goal: request 60 as slaves of 5.x read it: the second that is read next, the end of the log of timers, the next
+    message of the timer topic."""
+    async with connected(cluster.broker_addr) as (peer,):
+        for key in ("A", "B"):
+            await timed(peer, topic, key, "10")
+        rests(cluster)
+        clock.advance(11_000)
+        rests(cluster)
+        answer = await peer.ask(RequestCode.GET_TIMER_CHECK_POINT)
+        assert answer.code == 0
+        read_ms, log_end, queue_offset, master_offset, *rest = struct.unpack(">7q", answer.body)
+        assert clock.now_ms() - 1_000 < read_ms <= clock.now_ms() + 1_000
+        assert (log_end, queue_offset, master_offset, len(rest)) == (2 * 52, 2, 2, 3)
+        data = (cluster.store_dir() / "config" / "timercheck").read_bytes()
+        assert data.startswith(answer.body)
 
 
 # files
