@@ -6,6 +6,7 @@ Each plays the same scenes: `program MODE NAMESERVER TOPIC` prints lines of a na
 |---|---|
 | produce | every way of sending the client has, to a topic that is new |
 | consume | concurrently, in order, by tag, clustering and broadcasting |
+| filter | by SQL92 and by tag (Java and Go) |
 | rebalance | two members share the queues, one leaves |
 | resume | a group that was here before gets only what is new |
 """
@@ -58,19 +59,20 @@ def java(version: str) -> Program:
     return Program(lambda home: [*release.java(heap_mb=HEAP_MB, home=home), "Clients"])
 
 
-def go() -> Program:
-    """The client v2.1.2, as go.mod pins it."""
+def go(part: str = ".") -> Program:
+    """A program of go/ with the client v2.1.2, as go.mod pins it; the scenes above without a `part`."""
     sources = HERE / "go"
     compiler = found("go")
 
     def build(target: Path) -> None:
         fetch("the Go client", [compiler, "mod", "download"], cwd=sources, seconds_max=FETCH_SECONDS_MAX)
-        command = [compiler, "build", "-o", str(target / "clients"), "."]
+        command = [compiler, "build", "-o", str(target / "program"), f"./{part}"]
         built = subprocess.run(command, cwd=sources, capture_output=True, text=True, check=False, timeout=600)
         assert built.returncode == 0, built.stderr
 
-    folder = made_once(cache_root() / "go" / digest_of(sources.rglob("*.*")), build)
-    return Program(lambda home: [str(folder / "clients")], {"ROCKETMQ_GO_LOG_LEVEL": "error"})
+    name = "clients" if part == "." else part
+    folder = made_once(cache_root() / "go" / f"{name}-{digest_of(sources.rglob('*.*'))}", build)
+    return Program(lambda home: [str(folder / "program")], {"ROCKETMQ_GO_LOG_LEVEL": "error"})
 
 
 def node() -> Program:

@@ -45,6 +45,7 @@ NODE = {
     "produce": {"sent": "21"},
     "consume": {"all": "22", "tagged": "11", "disorder": "0", "broadcast": "22 22"},
 }
+FILTERED = {"sql-0": "5", "sql-1": "8", "sql-2": "3", "sql-3": "5", "tag": "5"}
 NODE_TOPICS = ("Fresh", "%RETRY%node-all", "%RETRY%node-tagged", "%RETRY%node-shared")
 
 Said = dict[str, dict[str, str]]
@@ -106,6 +107,25 @@ def test_a_client_produces_and_consumes(
     cluster.kill()
     cluster.up()
     assert play("resume") == {"again": "0"}
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        pytest.param(functools.partial(client_programs.java, "4.9.7"), {**FILTERED, "bad": "23"}, id="java-4.9.7"),
+        pytest.param(functools.partial(client_programs.java, "5.3.3"), {**FILTERED, "bad": "23"}, id="java-5.3.3"),
+        pytest.param(client_programs.go, FILTERED, id="go-2.1.2"),
+    ],
+)
+def test_a_client_filters_by_sql_and_by_tag(
+    make: Callable[[], Program], expected: dict[str, str], cluster: OurCluster, tmp_path: Path
+) -> None:
+    """Goal: conditions of clients of others are true for the same messages; the Java ones ask first, and a bad one is
+    refused before anything is consumed."""
+    program = obtained(make)
+    ports = ["--namesrv-port", "0", "--broker-port", "0"]
+    cluster.start("up", "--data-dir", str(tmp_path / "data"), *ports, "--set", "enablePropertyFilter=true")
+    assert program.play("filter", cluster.nameserver_addr, "Filtered", tmp_path / "client-home") == expected
 
 
 def make_topics(cluster: OurCluster, topics: tuple[str, ...]) -> None:

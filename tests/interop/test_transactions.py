@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from .apache import ApacheBroker, ApacheNameServer
-from .cache import Unavailable, cache_root, digest_of, fetch, found, made_once
-from .client_programs import FETCH_SECONDS_MAX, HEAP_MB, HERE, Program
+from .cache import Unavailable
+from .client_programs import HEAP_MB, Program, go
 from .our_cluster import SETTINGS, OurCluster
 from .release import obtain
 
@@ -37,24 +36,11 @@ def java_transactions(version: str, *numbers: int) -> Program:
 
 
 def go_transactions() -> Program:
-    """go/transactions, with the client v2.1.2."""
-    sources = HERE / "go"
+    """go/transactions."""
     try:
-        compiler = found("go")
-        target = made_once(
-            cache_root() / "go" / f"transactions-{digest_of(sources.rglob('*.*'))}",
-            lambda folder: build_go(compiler, sources, folder),
-        )
+        return go("transactions")
     except Unavailable as reason:
         pytest.skip(str(reason))
-    return Program(lambda home: [str(target / "transactions")], {"ROCKETMQ_GO_LOG_LEVEL": "error"})
-
-
-def build_go(compiler: str, sources: Path, folder: Path) -> None:
-    fetch("the Go client", [compiler, "mod", "download"], cwd=sources, seconds_max=FETCH_SECONDS_MAX)
-    command = [compiler, "build", "-o", str(folder / "transactions"), "./transactions"]
-    built = subprocess.run(command, cwd=sources, capture_output=True, text=True, check=False, timeout=600)
-    assert built.returncode == 0, built.stderr
 
 
 @pytest.fixture

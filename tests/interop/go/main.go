@@ -97,6 +97,10 @@ func newClients(nameserver, topic string) *clients {
 }
 
 func (c *clients) member(group string, expression string, options ...consumer.Option) *member {
+	return c.selecting(group, consumer.MessageSelector{Type: consumer.TAG, Expression: expression}, options...)
+}
+
+func (c *clients) selecting(group string, selector consumer.MessageSelector, options ...consumer.Option) *member {
 	c.members++
 	m := &member{queueOf: map[string]int{}, next: map[int]int64{}}
 	options = append(options, consumer.WithGroupName(group), consumer.WithInstance(fmt.Sprintf("member-%d", c.members)),
@@ -104,7 +108,6 @@ func (c *clients) member(group string, expression string, options ...consumer.Op
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
 	made, err := rocketmq.NewPushConsumer(options...)
 	must(err)
-	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: expression}
 	must(made.Subscribe(c.topic, selector, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		for _, message := range messages {
 			m.take(message)
@@ -180,6 +183,46 @@ func (c *clients) consume() {
 	}
 }
 
+// filter consumes by SQL92 and by tag, of 20 messages with properties.
+func (c *clients) filter() {
+	for i := 0; i < 20; i++ {
+		message := c.message(fmt.Sprintf("filtered-%d", i), map[bool]string{true: "TagA", false: "TagB"}[i%4 == 0])
+		message.WithProperty("number", strconv.Itoa(i))
+		message.WithProperty("kind", []string{"even", "odd"}[i%2])
+		if i >= 15 {
+			message.WithProperty("late", "true")
+		}
+		c.send(message)
+	}
+	expressions := []string{
+		"number > 9 AND kind = 'odd'", "number BETWEEN 3 AND 5 OR late IS NOT NULL", "kind IN ('even') AND number < 4.5",
+		"TAGS = 'TagA' AND NOT (kind = 'odd')"}
+	found := []*member{}
+	for i, expression := range expressions {
+		selector := consumer.MessageSelector{Type: consumer.SQL92, Expression: expression}
+		found = append(found, c.selecting(fmt.Sprintf("go-sql-%d", i), selector))
+	}
+	found = append(found, c.member("go-sql-tag", "TagA"))
+	expected := []int{5, 8, 3, 5, 5}
+	until("filtering", func() bool {
+		for i, one := range found {
+			if one.count("") < expected[i] {
+				return false
+			}
+		}
+		return true
+	})
+	time.Sleep(500 * time.Millisecond) // whatever comes too much
+	for i, one := range found {
+		if i < len(expressions) {
+			fmt.Printf("sql-%d %d\n", i, one.count(""))
+		} else {
+			fmt.Println("tag", one.count(""))
+		}
+		one.leave()
+	}
+}
+
 // rebalance has two members share the queues; when one leaves, the other takes all of them and what comes after.
 func (c *clients) rebalance() {
 	one, two := c.member("go-shared", "*"), c.member("go-shared", "*")
@@ -232,6 +275,6 @@ func (c *clients) resume() {
 
 func main() {
 	all := newClients(os.Args[2], os.Args[3])
-	map[string]func(){"produce": all.produce, "consume": all.consume, "rebalance": all.rebalance, "resume": all.resume}[os.Args[1]]()
+	map[string]func(){"produce": all.produce, "consume": all.consume, "filter": all.filter, "rebalance": all.rebalance, "resume": all.resume}[os.Args[1]]()
 	must(all.producer.Shutdown())
 }

@@ -12,10 +12,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -50,6 +52,9 @@ public final class Clients {
                     break;
                 case "consume":
                     clients.consume(out);
+                    break;
+                case "filter":
+                    clients.filter(out);
                     break;
                 case "rebalance":
                     clients.rebalance(out);
@@ -228,6 +233,65 @@ public final class Clients {
         }
         lite.shutdown();
         return bodies.size();
+    }
+
+    /** By SQL92 and by tag, of 20 messages with properties; a bad expression is refused by the broker. */
+    private void filter(java.io.PrintStream out) throws Exception {
+        DefaultMQProducer producer = producer();
+        for (int i = 0; i < 20; i++) {
+            Message message = message("filtered-" + i, i % 4 == 0 ? "TagA" : "TagB");
+            message.putUserProperty("number", "" + i);
+            message.putUserProperty("kind", i % 2 == 1 ? "odd" : "even");
+            if (i >= 15) {
+                message.putUserProperty("late", "true");
+            }
+            require(producer.send(message));
+        }
+        String[] expressions = {
+            "number > 9 AND kind = 'odd'", "number BETWEEN 3 AND 5 OR late IS NOT NULL", "kind IN ('even') AND number < 4.5",
+            "TAGS = 'TagA' AND NOT (kind = 'odd')"};
+        List<Set<String>> found = new ArrayList<>();
+        List<DefaultMQPushConsumer> consumers = new ArrayList<>();
+        for (int i = 0; i < expressions.length; i++) {
+            DefaultMQPushConsumer consumer = consumer("clients-sql-" + i, "*");
+            consumer.subscribe(topic, MessageSelector.bySql(expressions[i]));
+            found.add(new ConcurrentSkipListSet<>());
+            consumer.registerMessageListener(into(found.get(i)));
+            consumers.add(consumer);
+        }
+        DefaultMQPushConsumer tagged = consumer("clients-sql-tag", "TagA");
+        found.add(new ConcurrentSkipListSet<>());
+        tagged.registerMessageListener(into(found.get(expressions.length)));
+        consumers.add(tagged);
+        for (DefaultMQPushConsumer each : consumers) {
+            each.start();
+        }
+        int[] expected = {5, 8, 3, 5, 5};
+        await(() -> {
+            for (int i = 0; i < expected.length; i++) {
+                if (found.get(i).size() < expected[i]) {
+                    return false;
+                }
+            }
+            return true;
+        });
+        Thread.sleep(500); // whatever comes too much
+        for (int i = 0; i < expected.length; i++) {
+            out.println((i < expressions.length ? "sql-" + i : "tag") + " " + found.get(i).size());
+        }
+        DefaultMQPushConsumer bad = consumer("clients-sql-bad", "*");
+        bad.subscribe(topic, MessageSelector.bySql("number > "));
+        bad.registerMessageListener(into(new ConcurrentSkipListSet<>()));
+        try {
+            bad.start();
+            out.println("bad taken");
+        } catch (MQClientException refused) {
+            out.println("bad " + refused.getResponseCode());
+        }
+        for (DefaultMQPushConsumer each : consumers) {
+            each.shutdown();
+        }
+        producer.shutdown();
     }
 
     /** Two members share the queues; when one leaves, the other takes all of them and what comes after. */

@@ -28,11 +28,20 @@ public final class Delivery {
     private Delivery() {
     }
 
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
         System.setOut(System.err);
-        String names = arguments[1];
-        String topic = arguments[2];
-        switch (arguments[0]) {
+        int status = 0;
+        try {
+            play(arguments[0], arguments[1], arguments[2]);
+        } catch (Throwable problem) {
+            problem.printStackTrace();
+            status = 1;
+        }
+        System.exit(status); // client threads would keep the process alive
+    }
+
+    private static void play(String mode, String names, String topic) throws Exception {
+        switch (mode) {
             case "run":
                 run(names, topic);
                 break;
@@ -45,7 +54,6 @@ public final class Delivery {
             default:
                 settle(names, topic);
         }
-        System.exit(0);
     }
 
     private static void run(String names, String topic) throws Exception {
@@ -105,6 +113,7 @@ public final class Delivery {
     private static DefaultMQProducer producer(String names) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("delivery-producer");
         producer.setNamesrvAddr(names);
+        producer.setSendMsgTimeout(10_000);
         producer.start();
         return producer;
     }

@@ -10,9 +10,7 @@ from rocketq.protocol.recall_handles import RecallHandle
 def recall_place(handle: object) -> RecallHandle:
     """Where the message of a handle waits; RecallHandleError when it is none."""
     if handle is None:
-        raise RecallHandleError(
-            "the message has no recall handle: only one with a timer has, not of every broker"
-        )
+        raise RecallHandleError("the message has no recall handle: only one with a timer has, not of every broker")
     if not isinstance(handle, str):
         raise RecallHandleError(f"a recall handle is a text, not {type(handle).__name__}")
     try:
