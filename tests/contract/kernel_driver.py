@@ -44,7 +44,7 @@ from rocketq.kernel.send_frames import SendFrames, SendRoute
 
 SEGMENT_BYTES = 16384
 UNITS_PER_FILE = 16
-SLOTS, INDEX_UNITS = 37, 24
+SLOTS, INDEX_UNITS = 37, 400  # most messages have fewer keys than the index has room for, some do not
 NOW_MS = 1_700_000_000_000
 HOSTS = (bytes(4) + pack(">i", 10911), bytes(range(16)) + pack(">i", 80))
 TOPICS = (b"A", b"TopicTest", SCHEDULE_TOPIC, b"%RETRY%group", b"\xff\xfe", b"t" * 127)

@@ -28,10 +28,19 @@ HOT = {
     "properties": ["java_hash", "PropertySpans.scan", "PropertySpans.delay_level"],
     "records": ["record_size", "RecordView.parse", "next_record"],
     "queue_units": ["QueueTail.put", "tags_code_of"],
-    "index_units": ["key_hash", "seconds_since", "IndexTail.put", "IndexTail.holds"],
+    "index_units": [
+        "key_hash",
+        "seconds_since",
+        "IndexTail.put",
+        "IndexTail.holds",
+        "IndexTail.has_room",
+        "IndexTail.defer",
+        "IndexTail.drain",
+        "IndexTail.put_at",
+    ],
     "appender": [
         *("Appender.put", "Appender.write", "Appender.merge", "Appender.touch", "has_name", "put_keys"),
-        *("Appender.measure", "Appender.put_batch", "Appender.host_flags"),
+        *("Appender.measure", "Appender.put_batch", "Appender.host_flags", "Appender.drain", "defer_keys"),
     ],
     "frame_header": [
         *("FrameHeader.clear", "FrameHeader.add", "FrameHeader.is_named", "FrameHeader.has_text"),
@@ -57,7 +66,7 @@ HOT = {
     ],
     "pull_request": ["PullRequest.read", "PullRequest.take", "pull_field"],
     "pull_frames": ["PullFrames.set_limits", "PullFrames.answer"],
-    "hot_frames": ["HotFrames.take"],
+    "hot_frames": ["HotFrames.take", "HotFrames.take_all"],
     "reader": ["QueueRead.is_full", "is_of_queue"],
     "record_columns": [
         "TextColumn.put",
@@ -108,6 +117,7 @@ ALLOWED = [
     Allowed(
         r"self\.index = put_keys\(|^self\.(index|roll_index|_spans),|self\.index, self\.roll_index,", 6, "references"
     ),
+    Allowed(r"^defer_keys\(self\.index, ", 6, "references"),
     Allowed(r"^queue: QueueTail = None|queue = self\.queue_of\(p\)", 2, "references"),
     Allowed(r"^return (index|None)$", 2, "references"),
     Allowed(r"^\w+: [A-Z]\w+ = self\.\w+( if .* else self\.\w+)?$|^self\.note\(self\._last\)", 2, "references"),

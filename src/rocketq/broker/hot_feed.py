@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from rocketq.protocol.frame import FRAME_BYTES_MAX, FrameDecoder
 from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection, Dispatcher
 from rocketq.runtime.clock import Clock
-from rocketq.store import AppendResult, AppendStatus, FlushType
+from rocketq.store import FlushType
 
 REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames are the decoder's, so that they are copied once
 _HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
@@ -71,7 +72,12 @@ class HotFeed:
         self._frames = self._make_frames()
         self._topics_version: object = None
         self._queues_removed = 0
-        self._configs: tuple[object, object] = (None, None)
+        self._broker_config: object = None
+        self._store_config: object = None
+        self._may_pull = self._may_send = False
+        self._accept_sends_from_ms = 0
+        self._loop = asyncio.get_running_loop()
+        self._settling = False
 
     @property
     def taken(self) -> int:
@@ -89,39 +95,47 @@ class HotFeed:
             state = connection.feed_state = _begin(connection)
         if state.decoder.failure is not None:
             raise state.decoder.failure
-        out, commands = b"", list[Command]()
+        out: bytes = b""
+        commands: Sequence[Command] = ()
+        now_ms = self._ports.clock.now_ms()
         if connection.writes_paused:
             state.data = state.take(data)
             connection.feed_waits = True
-        elif state.decoder.pending_bytes or not self._open(connection):
+        elif state.decoder.pending_bytes or not self._open(connection, now_ms):
             commands = self._decode(connection, state, state.take(data))
         else:
             if data:
-                state.data, state.at = state.take(data), 0
-            out, commands = self._feed(connection, state)
+                state.data, state.at = state.take(data) if state.data else data, 0
+            out, commands = self._feed(connection, state, now_ms)
         unfinished = state.rest_bytes + state.decoder.pending_bytes
         if unfinished != connection.unfinished_bytes:
             connection.hold(unfinished)
         return out, commands
 
-    def _open(self, connection: Connection) -> bool:
+    def _open(self, connection: Connection, now_ms: int) -> bool:
         """Whether anything may be served without asking anybody; what, the kernel is told."""
-        frames, dispatcher, store = self._frames, self._dispatcher, self._store
-        if dispatcher.guards or dispatcher.hooks or connection.is_draining or store.health.closed is not None:
+        frames, dispatcher, refusal = self._frames, self._dispatcher, self._store.health.refusal
+        if dispatcher.guards or dispatcher.hooks or connection.is_draining:
             return False
-        config = self._routes.settings.config
-        frames.pulls.open = self._serves_pulls and bool(config.perm & Perm.READ) and not config.cold_flow_control
-        frames.sends.open = (
-            bool(config.perm & Perm.WRITE and config.cluster)
-            and store.refusal is None
-            and self._ports.clock.now_ms() >= config.accept_sends_from_ms
-        )
-        frames.sends.held_max = dispatcher.room
-        return frames.sends.open or frames.pulls.open
+        if refusal is not None and self._store.health.closed is not None:
+            return False
+        if self._broker_config is not self._routes.settings.config or self._store_config is not self._store.config:
+            self._configure()
+        frames.pulls.open = self._may_pull
+        frames.sends.open = opens = self._may_send and refusal is None and now_ms >= self._accept_sends_from_ms
+        if frames.sends.durable:
+            frames.sends.held_max = dispatcher.room
+        return opens or self._may_pull
 
-    def _feed(self, connection: Connection, state: _State) -> tuple[bytes, list[Command]]:
-        out, held, held_count, log_end = self._run(state)
-        frames, commands = self._frames, list[Command]()
+    def _feed(self, connection: Connection, state: _State, now_ms: int) -> tuple[bytes, Sequence[Command]]:
+        out, held, held_count, log_end = self._run(state, now_ms)
+        frames = self._frames
+        commands: list[Command] = []
+        if state.at == len(state.data) and frames.cold_at < 0:  # as nearly always
+            state.data, state.at = b"", 0
+            if held_count:
+                self._gate.hold(connection, held, held_count, log_end)
+            return out, commands
         if frames.cold_at >= 0:
             commands = self._decode(connection, state, state.data[frames.cold_at : state.at])
         connection.feed_waits = state.rest_bytes > 0 and (frames.stopped or frames.cold_at >= 0)
@@ -133,21 +147,28 @@ class HotFeed:
             self._gate.hold(connection, held, held_count, log_end)
         return out, commands
 
-    def _run(self, state: _State) -> tuple[bytes, bytes, int, int]:
+    def _run(self, state: _State, now_ms: int) -> tuple[bytes, bytes, int, int]:
         """One call of the kernel: answers, answers that wait and how many those are, and the log's end."""
         writer = self._store.writer
+        held, held_count = b"", 0
         with writer.lock:
             frames = self._current_frames()
-            before = frames.sends.appender.records
+            sends = frames.sends
+            before = sends.taken
             try:
-                state.at = frames.feed(state.data, state.at, state.born_host, self._ports.clock.now_ms())
+                state.at = frames.feed(state.data, state.at, state.born_host, now_ms)
             finally:  # whatever happens, nobody else may get these answers
-                out, (held, held_count) = frames.sends.out.take(), frames.sends.take_held()
-                stored = frames.sends.appender.records > before
-                if stored:
+                out = sends.out.take()
+                if sends.held_count:
+                    held, held_count = sends.take_held()
+                if sends.taken > before:
                     writer.stored_by_kernel()
-            log_end = self._store.log_end
-        self._settle(frames, stored)
+            log_end = sends.appender.end
+        if not self._settling:
+            self._settling = True
+            self._loop.call_soon(self._settle)
+        if sends.missed or frames.pulls.missed:
+            self._find_routes(frames)
         return out, held, held_count, log_end
 
     def _decode(self, connection: Connection, state: _State, data: bytes) -> list[Command]:
@@ -163,7 +184,13 @@ class HotFeed:
 
     # What the kernel did
 
-    def _settle(self, frames: HotFrames, stored: bool) -> None:
+    def _settle(self) -> None:
+        """Once in a turn of the loop, whatever many reads brought."""
+        self._settling = False
+        frames = self._frames
+        stored = bool(frames.sends.grown)
+        if stored:
+            self._store.flusher.appended()
         for route in frames.sends.grown:
             self._ports.figures.stored(route.topic.decode(), route.count, route.size_bytes, 0, route.times)
             route.count = route.size_bytes = route.times = 0
@@ -172,10 +199,6 @@ class HotFeed:
         for route in frames.pulls.served:
             self._settle_pulls(route)
         frames.pulls.served.clear()
-        if frames.sends.missed or frames.pulls.missed:
-            self._find_routes(frames)
-        if stored:
-            self._store.flusher.settle(AppendResult(AppendStatus.OK), wait=False)
 
     def _settle_pulls(self, route: PullRoute) -> None:
         ports, wanted = self._ports, route.owner
@@ -229,7 +252,7 @@ class HotFeed:
             self._topics_version, self._queues_removed = version, removed
             frames.sends.clear_routes()
             frames.pulls.clear_routes()
-        if self._configs[0] is not self._routes.settings.config or self._configs[1] is not self._store.config:
+        if self._store_config is not self._store.config:
             self._configure()
         if self._store.health.closed is not None:  # by another thread, while this one waited for the lock
             frames.sends.open = frames.pulls.open = False
@@ -239,7 +262,10 @@ class HotFeed:
     def _configure(self) -> None:
         """Settings of the broker or its store are others than before."""
         frames, config, store = self._frames, self._routes.settings.config, self._store.config
-        self._configs = (config, store)
+        self._broker_config, self._store_config = config, store
+        self._may_pull = self._serves_pulls and bool(config.perm & Perm.READ) and not config.cold_flow_control
+        self._may_send = bool(config.perm & Perm.WRITE and config.cluster)
+        self._accept_sends_from_ms = config.accept_sends_from_ms
         frames.sends.set_templates(send_templates(config.region, config.trace_on))
         frames.sends.durable = store.flush_type is FlushType.SYNC_FLUSH
         frames.sends.indexed = store.index_enabled

@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport copy_bytes, store_i32
+from rocketq.kernel.primitives cimport copy_bytes, store_hex, store_i32
 
 cdef class AnswerTemplate:
     cdef readonly bint binary

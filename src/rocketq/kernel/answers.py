@@ -11,7 +11,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from rocketq.kernel.primitives import copy_bytes, store_i32
+    from rocketq.kernel.primitives import copy_bytes, store_hex, store_i32
 
 ROOM_BYTES = 1 << 16
 ROOM_BYTES_KEPT = 4 << 20
@@ -140,12 +140,7 @@ class AnswerBuffer:
 
     def put_hex(self, value):
         """Sixteen digits."""
-        step: cython.int
-        digit: cython.int
-        for step in range(16):
-            digit = value & 15
-            self.p[self._at + 15 - step] = digit + 48 if digit < 10 else digit + 55
-            value >>= 4
+        store_hex(self.p, self._at, value)
         self._at += 16
 
     def put_field(self, value):

@@ -53,6 +53,7 @@ cdef class Appender:
         int flag, int sys_flag, long long born_ms, bytes born_host, long long store_ms, int reconsume_times,
         long long prepared_offset,
     ) noexcept
+    cdef void drain(self) noexcept
     cdef void touch(self, QueueTail queue)
     cdef Py_ssize_t merge(
         self, const unsigned char* inner, Py_ssize_t at, Py_ssize_t count, const unsigned char* extra, Py_ssize_t extra_len
@@ -60,6 +61,9 @@ cdef class Appender:
 
 cdef bint has_name(
     const unsigned char* p, Py_ssize_t at, Py_ssize_t end, const unsigned char* name, Py_ssize_t name_at, Py_ssize_t name_len
+) noexcept
+cdef void defer_keys(
+    IndexTail index, unsigned int seed, PropertySpans spans, const unsigned char* p, long long log_offset, long long store_ms
 ) noexcept
 cdef IndexTail put_keys(
     IndexTail index, object roll_index, unsigned int seed, PropertySpans spans, const unsigned char* p,

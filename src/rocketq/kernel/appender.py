@@ -113,7 +113,8 @@ class Appender:
         prepared_offset: cython.longlong,
     ):
         """Append one message; APPENDED, or what is needed before it can be."""
-        return self.put(
+        state: cython.int
+        state = self.put(
             queue,
             body,
             0,
@@ -129,6 +130,13 @@ class Appender:
             reconsume_times,
             prepared_offset,
         )
+        self.drain()
+        return state
+
+    def drain(self):
+        """Keys that put() has deferred go into the index; whoever calls it does this before letting go of the lock."""
+        if self.index is not None:
+            self.index.drain()
 
     def put(
         self,
@@ -166,6 +174,11 @@ class Appender:
         self.size = size
         self.store_ms = store_ms
         self.batch_count = 1
+        self._spans.scan(properties, properties_at, properties_at + properties_len)
+        indexed: cython.bint = self.index is not None and kind != 0xC
+        deferred: cython.bint = indexed and self.index.has_room(properties_len + 1)
+        if deferred:
+            defer_keys(self.index, queue.key_seed, self._spans, properties, self.log_offset, store_ms)
         self.write(
             queue,
             queue.next_offset if queued else 0,
@@ -184,14 +197,13 @@ class Appender:
             reconsume_times,
             prepared_offset,
         )
-        self._spans.scan(properties, properties_at, properties_at + properties_len)
         if queued:
             code = tags_code_of(queue, self._spans, properties, store_ms, self.delays_ms)
             if queue.extends:
                 code = queue.extend(code, store_ms, properties, properties_at, properties_len)
             queue.put(self.log_offset, size, code)
             self.touch(queue)
-        if self.index is not None and kind != 0xC:
+        if indexed and not deferred:
             self.index = put_keys(
                 self.index, self.roll_index, queue.key_seed, self._spans, properties, self.log_offset, store_ms, False
             )
@@ -337,6 +349,7 @@ class Appender:
             store_ms,
             reconsume_times,
         )
+        self.drain()
         if state == APPENDED:
             at = self.log_offset - self.base
             offsets = []
@@ -438,6 +451,21 @@ def has_name(p, at, end, name, name_at, name_len):
             return True
         at = item_end + 1
     return False
+
+
+def defer_keys(index, seed, spans, p, log_offset, store_ms):
+    """put_keys() in two steps, for an index that has room for all of them."""
+    at: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    if spans.unique_at >= 0 and spans.unique_end > spans.unique_at:
+        index.defer(key_hash(java_hash(seed, p, spans.unique_at, spans.unique_end)), log_offset, store_ms)
+    if spans.keys_at >= 0:
+        at = spans.keys_at
+        while at < spans.keys_end:
+            end = find_byte(p, at, spans.keys_end, 32)
+            if end > at:
+                index.defer(key_hash(java_hash(seed, p, at, end)), log_offset, store_ms)
+            at = end + 1
 
 
 def put_keys(index, roll_index, seed, spans, p, log_offset, store_ms, check_held):

@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport crc32_more
+from rocketq.kernel.primitives cimport crc32_more, populate_pages
 
 cdef class MappedBuffer:
     cdef unsigned char* p

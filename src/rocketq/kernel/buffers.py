@@ -5,7 +5,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from rocketq.kernel.primitives import crc32_more
+    from rocketq.kernel.primitives import crc32_more, populate_pages
 
 
 @cython.cclass
@@ -41,6 +41,15 @@ class MappedBuffer:
         if at < 0 or stop > self.size:
             raise IndexError(f"bytes {at}..{stop} of a buffer of {self.size}")
         return crc32_more(crc, self.p, at, stop - at)
+
+    def populate(self, at: cython.Py_ssize_t, count: cython.Py_ssize_t):
+        """Have the pages of a range ready to be written, while other threads go on; False where this cannot be had."""
+        done: cython.bint
+        if at < 0 or count < 0 or at + count > self.size:
+            raise IndexError(f"bytes {at}..{at + count} of a buffer of {self.size}")
+        with cython.nogil:
+            done = populate_pages(self.p, at, count)
+        return done
 
     @property
     def memory(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -16,4 +17,5 @@ def make_shim() -> ModuleType:
     shim.compiled = False  # type: ignore[attr-defined]
     shim.cclass = _unchanged  # type: ignore[attr-defined]
     shim.final = _unchanged  # type: ignore[attr-defined]
+    shim.nogil = nullcontext()  # type: ignore[attr-defined]
     return shim

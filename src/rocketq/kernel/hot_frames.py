@@ -37,11 +37,15 @@ class HotFrames:
     def feed(self, data: bytes, at: cython.Py_ssize_t, born_host: bytes, now_ms: cython.longlong):
         """Go on at `at`; the end of the last whole frame that was looked at. A cold one is the last, and bytes that
         cannot be a frame are cold to the end."""
-        p: cython.p_uchar = data
-        end: cython.Py_ssize_t = len(data)
-        length: cython.longlong
         self.cold_at = -1
         self.stopped = False
+        try:
+            return self.take_all(data, at, len(data), born_host, now_ms)
+        finally:
+            self.sends.appender.drain()
+
+    def take_all(self, p, at, end, born_host, now_ms):
+        length: cython.longlong
         while end - at >= 4:
             length = load_i32(p, at)
             if length <= 4 or length > self.frame_bytes_max - 4:

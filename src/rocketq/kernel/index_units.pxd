@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport equal_bytes, load_i32, load_i64, signed_i32, store_i32, store_i64, zero_bytes
+from rocketq.kernel.primitives cimport equal_bytes, load_i32, load_i64, prefetch, signed_i32, store_i32, store_i64, zero_bytes
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.properties cimport PropertySpans, java_hash
 
@@ -11,5 +11,14 @@ cdef class IndexTail:
     cdef readonly long long slots, units_max, count
     cdef readonly int used_slots
     cdef readonly long long begin_ms, end_ms, begin_offset, end_offset
+    cdef int pending
+    cdef int _hashes[32]
+    cdef Py_ssize_t _slots_at[32]
+    cdef long long _offsets[32]
+    cdef long long _stored_ms[32]
+    cdef bint has_room(self, long long count) noexcept
+    cdef void defer(self, int hashed, long long log_offset, long long store_ms) noexcept
+    cdef void drain(self) noexcept
+    cdef void put_at(self, Py_ssize_t slot_at, int hashed, long long log_offset, long long store_ms) noexcept
     cdef bint put(self, int hashed, long long log_offset, long long store_ms) noexcept
     cdef bint holds(self, int hashed, long long log_offset) noexcept

@@ -18,6 +18,7 @@ if not cython.compiled:
         equal_bytes,
         load_i32,
         load_i64,
+        prefetch,
         signed_i32,
         store_i32,
         store_i64,
@@ -25,6 +26,7 @@ if not cython.compiled:
     )
 
 HEADER_BYTES, SLOT_BYTES, UNIT_BYTES = 40, 4, 20
+PENDING_MAX = 32
 
 
 def key_hash(value):
@@ -46,7 +48,11 @@ def seconds_since(begin_ms, store_ms):
 
 @cython.cclass
 class IndexTail:
-    """One index file, open for adding; the header in the file is kept up to date with every unit."""
+    """One index file, open for adding; the header in the file is kept up to date with every unit.
+
+    Slots lie all over the file, so that hardly one is in the processor's cache. Whoever adds many units can defer()
+    them: their slots are fetched while other work goes on, and drain() adds them, before the owner's lock is let go.
+    """
 
     def __init__(self, file: MappedBuffer, slots, units_max):
         if file.size < 40 + slots * 4 + units_max * 20:
@@ -55,6 +61,10 @@ class IndexTail:
         self.p = file.p
         self.slots = slots
         self.units_max = units_max
+        self.pending = 0
+        if not cython.compiled:
+            self._hashes, self._slots_at = [0] * PENDING_MAX, [0] * PENDING_MAX
+            self._offsets, self._stored_ms = [0] * PENDING_MAX, [0] * PENDING_MAX
         self.load_header()
 
     def load_header(self):
@@ -80,14 +90,40 @@ class IndexTail:
     def full(self):
         return self.count >= self.units_max
 
+    def has_room(self, count):
+        """Whether so many units more can be deferred or put."""
+        return self.count + self.pending + count <= self.units_max
+
+    def defer(self, hashed, log_offset, store_ms):
+        """Add a unit at the next drain(). The caller has asked has_room()."""
+        slot_at: cython.Py_ssize_t = 40 + hashed % self.slots * 4
+        if self.pending >= 32:
+            self.drain()
+        prefetch(self.p, slot_at)
+        self._hashes[self.pending] = hashed
+        self._slots_at[self.pending] = slot_at
+        self._offsets[self.pending] = log_offset
+        self._stored_ms[self.pending] = store_ms
+        self.pending += 1
+
+    def drain(self):
+        """Add what was deferred, in its order."""
+        index: cython.int
+        for index in range(self.pending):
+            self.put_at(self._slots_at[index], self._hashes[index], self._offsets[index], self._stored_ms[index])
+        self.pending = 0
+
     def put(self, hashed, log_offset, store_ms):
         """Add a unit; False when the file is full."""
-        slot_at: cython.Py_ssize_t
-        unit_at: cython.Py_ssize_t
-        newest: cython.int
+        self.drain()
         if self.count >= self.units_max:
             return False
-        slot_at = 40 + hashed % self.slots * 4
+        self.put_at(40 + hashed % self.slots * 4, hashed, log_offset, store_ms)
+        return True
+
+    def put_at(self, slot_at, hashed, log_offset, store_ms):
+        unit_at: cython.Py_ssize_t
+        newest: cython.int
         unit_at = 40 + self.slots * 4 + self.count * 20
         newest = load_i32(self.p, slot_at)
         if newest <= 0 or newest >= self.count:
@@ -111,7 +147,6 @@ class IndexTail:
         store_i64(self.p, 24, log_offset)
         self.count += 1
         store_i32(self.p, 36, self.count)
-        return True
 
     def holds(self, hashed, log_offset):
         """Whether this key of this record is there already, looking only as far back as that record."""

@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport equal_bytes
+from rocketq.kernel.primitives cimport end_of_plain, equal_bytes
 from rocketq.kernel.frame_header cimport FrameHeader, number_at
 
 cdef bint parse_json_header(FrameHeader header, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept

@@ -12,7 +12,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.frame_header import number_at
-    from rocketq.kernel.primitives import equal_bytes
+    from rocketq.kernel.primitives import end_of_plain, equal_bytes
 
 
 def parse_json_header(header, p, at, end):
@@ -105,10 +105,9 @@ def parse_fields(header, p, at, end):
         escaped = False
         if p[value] == 34:
             value += 1
-            value_end = end_of_text(p, value, end)
-            if value_end < 0:
-                value_end = end_of_escaped(p, value, end)
-                escaped = True
+            value_end = end_of_plain(p, value, end)
+            escaped = value_end < end and p[value_end] == 92
+            value_end = end_of_escaped(p, value_end, end)
             at = value_end + 1
         else:
             value_end = end_of_word(p, value, end)
@@ -124,28 +123,21 @@ def parse_fields(header, p, at, end):
 
 def end_of_text(p, at, end):
     """Where the quote is that ends a plain text, or -1."""
-    char: cython.int
-    while at < end:
-        char = p[at]
-        if char == 34:
-            return at
-        if char < 32 or char > 127 or char == 92:
-            return -1
-        at += 1
-    return -1
+    at = end_of_plain(p, at, end)
+    return at if at < end and p[at] == 34 else -1
 
 
 def end_of_escaped(p, at, end):
     """The same of a text with escapes, which whoever needs it must read."""
-    char: cython.int
-    while at < end:
-        char = p[at]
-        if char == 34:
-            return at
-        if char < 32 or char > 127:
+    while True:
+        at = end_of_plain(p, at, end)
+        if at >= end:
             return -1
-        at += 2 if char == 92 else 1
-    return -1
+        if p[at] == 34:
+            return at
+        if p[at] != 92:
+            return -1
+        at += 2
 
 
 def end_of_word(p, at, end):

@@ -37,6 +37,18 @@ static inline void store_i32(rq_byte *p, rq_at at, int value) {
 static inline void store_i64(rq_byte *p, rq_at at, long long value) {
     uint64_t v = RQ_BE64((uint64_t)value); memcpy(p + at, &v, 8);
 }
+/* Sixteen hex digits, in capitals: nibbles are spread over bytes, those above 9 are moved up to the letters. */
+static inline uint64_t rq_hex_of(uint32_t half) {
+    uint64_t v = half;
+    v = ((v & 0xFFFF0000u) << 16) | (v & 0xFFFFu);
+    v = ((v << 8) & 0x00FF000000FF0000u) | (v & 0x000000FF000000FFu);
+    v = ((v << 4) & 0x0F000F000F000F00u) | (v & 0x000F000F000F000Fu);
+    return v + 0x3030303030303030u + (((v + 0x0606060606060606u) >> 4) & 0x0101010101010101u) * 7;
+}
+static inline void store_hex(rq_byte *p, rq_at at, long long value) {
+    store_i64(p, at, (long long)rq_hex_of((uint32_t)((uint64_t)value >> 32)));
+    store_i64(p, at + 8, (long long)rq_hex_of((uint32_t)value));
+}
 /* Integers in C wrap by themselves; in Python this masks. */
 static inline unsigned int wrap_u32(unsigned int value) { return value; }
 static inline long long wrap_i64(long long value) { return value; }
@@ -58,10 +70,49 @@ static inline int equal_bytes(const rq_byte *a, rq_at a_at, const rq_byte *b, rq
 static inline void zero_bytes(rq_byte *p, rq_at at, rq_at end) {
     if (at < end) memset(p + at, 0, (size_t)(end - at));
 }
-/* First position >= at that holds `value`, or end. */
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+/* First position >= at that holds `value`, or end. Most of what is looked for is near. */
 static inline rq_at find_byte(const rq_byte *p, rq_at at, rq_at end, int value) {
-    const rq_byte *hit = at < end ? (const rq_byte *)memchr(p + at, value, (size_t)(end - at)) : NULL;
+    const rq_byte *hit;
+#if defined(__SSE2__)
+    const __m128i wanted = _mm_set1_epi8((char)value);
+    rq_at near_end = end - at > 64 ? at + 64 : end;
+    for (; at + 16 <= near_end; at += 16) {
+        int found = _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(p + at)), wanted));
+        if (found) return at + __builtin_ctz((unsigned)found);
+    }
+    if (near_end == end) {
+        while (at < end && p[at] != value) at++;
+        return at < end ? at : end;
+    }
+#endif
+    hit = at < end ? (const rq_byte *)memchr(p + at, value, (size_t)(end - at)) : NULL;
     return hit ? hit - p : end;
+}
+/* First position >= at whose byte cannot stand for itself in a JSON text, or ends it: a quote, a backslash, a control
+ * character, a byte above 127; or end. */
+static inline rq_at end_of_plain(const rq_byte *p, rq_at at, rq_at end) {
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8(34), backslash = _mm_set1_epi8(92), blank = _mm_set1_epi8(32);
+    for (; at + 16 <= end; at += 16) {
+        __m128i v = _mm_loadu_si128((const __m128i *)(p + at)); /* as signed bytes: those above 127 are below 32 */
+        __m128i ends = _mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, backslash));
+        int found = _mm_movemask_epi8(_mm_or_si128(ends, _mm_cmplt_epi8(v, blank)));
+        if (found) return at + __builtin_ctz((unsigned)found);
+    }
+#endif
+    while (at < end && p[at] != 34 && p[at] != 92 && p[at] >= 32 && p[at] <= 127) at++;
+    return at;
+}
+/* The cache line of a byte that will be written soon. */
+static inline void prefetch(const rq_byte *p, rq_at at) {
+#if defined(__GNUC__)
+    __builtin_prefetch(p + at, 1, 3);
+#else
+    (void)p; (void)at;
+#endif
 }
 /* First position >= at whose byte is not zero, or end. */
 static inline rq_at skip_zeros(const rq_byte *p, rq_at at, rq_at end) {
@@ -83,6 +134,21 @@ static inline rq_at find_i32(const rq_byte *p, rq_at at, rq_at end, int value) {
     }
     return -1;
 }
+
+/* Have the pages of [at, at + count) of a shared mapping in memory, ready to be written; 0 where that cannot be asked. */
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+static inline int populate_pages(rq_byte *p, rq_at at, rq_at count) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)(p + at) & ~(page - 1);
+    return count > 0 && madvise((void *)from, (uintptr_t)(p + at + count) - from, MADV_POPULATE_WRITE) == 0;
+}
+#else
+static inline int populate_pages(rq_byte *p, rq_at at, rq_at count) { (void)p; (void)at; (void)count; return 0; }
+#endif
 
 static uint32_t rq_crc_table[8][256];
 static int rq_crc_ready = 0;

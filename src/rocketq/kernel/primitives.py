@@ -6,12 +6,14 @@ integers are signed as Java's are, and stores wrap as C does.
 
 from __future__ import annotations
 
+import re
 import zlib
 from struct import Struct
 
 _I16, _I32, _I64 = Struct(">h"), Struct(">i"), Struct(">q")
 _U16, _U32, _U64 = Struct(">H"), Struct(">I"), Struct(">Q")
 _ZEROS = bytes(1 << 16)
+_NOT_PLAIN = re.compile(rb'[\x00-\x1f"\\\x80-\xff]')
 
 
 def load_i16(p, at):
@@ -36,6 +38,10 @@ def store_i32(p, at, value):
 
 def store_i64(p, at, value):
     _U64.pack_into(p, at, value & 0xFFFFFFFFFFFFFFFF)
+
+
+def store_hex(p, at, value):
+    p[at : at + 16] = b"%016X" % (value & 0xFFFFFFFFFFFFFFFF)
 
 
 def wrap_u32(value):
@@ -73,6 +79,15 @@ def find_byte(p, at, end, value):
     return at + hit if hit >= 0 else end
 
 
+def end_of_plain(p, at, end):
+    hit = _NOT_PLAIN.search(p, at, end) if at < end else None
+    return max(at, end) if hit is None else hit.start()
+
+
+def prefetch(p, at):
+    """Only memory that C addresses needs this."""
+
+
 def skip_zeros(p, at, end):
     while at < end:
         step = min(end - at, len(_ZEROS))
@@ -92,6 +107,10 @@ def find_i32(p, at, end, value):
             return at + hit
         at = step_end - 3
     return -1
+
+
+def populate_pages(p, at, count):
+    return False
 
 
 def crc32_more(crc, p, at, count):

@@ -23,6 +23,10 @@ def java_hash(seed, p, at, end):
     more: cython.int
     step: cython.int
     while at < end:
+        if end - at >= 4 and (p[at] | p[at + 1] | p[at + 2] | p[at + 3]) < 0x80:
+            value = wrap_u32(value * 923521 + p[at] * 29791 + p[at + 1] * 961 + p[at + 2] * 31 + p[at + 3])
+            at += 4
+            continue
         first = p[at]
         at += 1
         unit = first

@@ -160,6 +160,7 @@ class Redelivery:
             view.reconsume_times,
             log_offset if log_offset > 0 else -1,  # 0 is what every other message has
         )
+        appender.drain()
         if state != APPENDED:
             self.waiting = found.tail
             return NEED_FILE if state == SEGMENT_FULL else NEED_ROOM

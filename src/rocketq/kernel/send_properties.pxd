@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, find_byte, load_i32
+from rocketq.kernel.primitives cimport copy_bytes, end_of_plain, equal_bytes, find_byte, load_i32
 from rocketq.kernel.frame_header cimport FrameHeader
 
 cdef class SendProperties:

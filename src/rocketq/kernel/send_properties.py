@@ -9,7 +9,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte, load_i32
+    from rocketq.kernel.primitives import copy_bytes, end_of_plain, equal_bytes, find_byte, load_i32
 
 TEXT_BYTES_MAX = 65_536  # of the properties as a header has them
 
@@ -46,29 +46,34 @@ class SendProperties:
     def unescape(self, p, at, end):
         """JSON text into bytes, how many; -1 for anything but ASCII."""
         out: cython.Py_ssize_t = 0
+        plain_end: cython.Py_ssize_t
         char: cython.int
         step: cython.int
         while at < end:
-            char = p[at]
-            at += 1
-            if char == 92:
-                char = p[at]
-                at += 1
-                if char == 117:
-                    if end - at < 4:
-                        return -1
-                    char = 0
-                    for step in range(4):
-                        char = char * 16 + hex_digit(p[at + step])
-                    at += 4
-                elif char == 110:
-                    char = 10
-                elif char == 116:
-                    char = 9
-                elif char == 114:
-                    char = 13
-                elif char != 34 and char != 92 and char != 47:
+            plain_end = end_of_plain(p, at, end)
+            copy_bytes(self.p, out, p, at, plain_end - at)
+            out += plain_end - at
+            at = plain_end + 2
+            if plain_end >= end:
+                break
+            if p[plain_end] != 92 or at > end:
+                return -1
+            char = p[plain_end + 1]
+            if char == 117:
+                if end - at < 4:
                     return -1
+                char = 0
+                for step in range(4):
+                    char = char * 16 + hex_digit(p[at + step])
+                at += 4
+            elif char == 110:
+                char = 10
+            elif char == 116:
+                char = 9
+            elif char == 114:
+                char = 13
+            elif char != 34 and char != 92 and char != 47:
+                return -1
             if char <= 0 or char > 127:
                 return -1
             self.p[out] = char

@@ -64,7 +64,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
         self._receive: Callable[[bytes], None] = self._receive_plain if endpoint.tls is None else self._receive_first
-        self._writes_paused = False
+        self.writes_paused = False
+        """The peer is behind with reading; what can wait should not be written now."""
         self._gathered: list[bytes] | None = None
         self._gathered_bytes = 0
         self._backlog: deque[Command] = deque()
@@ -101,11 +102,6 @@ class Connection(asyncio.Protocol):
     def is_draining(self) -> bool:
         """Whether the server is about to stop and takes no requests any more."""
         return self._endpoint.draining
-
-    @property
-    def writes_paused(self) -> bool:
-        """Whether the peer is behind with reading; what can wait should not be written now."""
-        return self._writes_paused
 
     @property
     def unsent_bytes(self) -> int:
@@ -167,7 +163,7 @@ class Connection(asyncio.Protocol):
 
     async def wait_writable(self) -> None:
         """Return when the peer is not behind with reading; ConnectionClosedError when it is gone."""
-        while self._writes_paused and not self.is_closed:
+        while self.writes_paused and not self.is_closed:
             waiter = self._loop.create_future()
             self._writable.append(waiter)
             await waiter
@@ -234,7 +230,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
-        if not self._writes_paused and not self.is_closed and self._transport is not None:
+        if not self.writes_paused and not self.is_closed and self._transport is not None:
             self._transport.resume_reading()
 
     def _guarded(self, receive: Callable[[bytes], None], data: bytes) -> None:
@@ -265,19 +261,19 @@ class Connection(asyncio.Protocol):
                 log.exception("a close callback failed")
 
     def pause_writing(self) -> None:
-        self._writes_paused = True
+        self.writes_paused = True
         if self._endpoint.holds_back and self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._active_s = self._loop.time()
-        self._writes_paused = False
+        self.writes_paused = False
         self._wake_writers()
-        while self._backlog and not self._writes_paused:
+        while self._backlog and not self.writes_paused:
             self._handle(self._backlog.popleft())
-        if self.feed_waits and not self._writes_paused:
+        if self.feed_waits and not self.writes_paused:
             self._guarded(self._receive_plain, b"")
-        if self._endpoint.holds_back and not self._writes_paused and not self.is_closed and self._transport is not None:
+        if self._endpoint.holds_back and not self.writes_paused and not self.is_closed and self._transport is not None:
             self._transport.resume_reading()
 
     # in
@@ -311,9 +307,10 @@ class Connection(asyncio.Protocol):
     def _receive_plain(self, data: bytes) -> None:
         self.feed_waits = False
         out, commands = self._feed(self, data)
-        if not self.feed_waits and (not commands or (len(commands) == 1 and not out)):
+        if not commands and not self.feed_waits:
             if out:
                 self.write(out)
+        elif not self.feed_waits and len(commands) == 1 and not out:
             self._take_each(commands)
         else:
             self._take(out, commands)
@@ -334,7 +331,7 @@ class Connection(asyncio.Protocol):
             self._take_each(commands)
             if not self.feed_waits or self.is_closed:
                 return
-            if self._endpoint.holds_back and (self._writes_paused or self._backlog):
+            if self._endpoint.holds_back and (self.writes_paused or self._backlog):
                 return
             self.feed_waits = False
             out, commands = self._feed(self, b"")
@@ -344,7 +341,7 @@ class Connection(asyncio.Protocol):
         for command in commands:
             if command.is_response:
                 self._calls.complete(command)
-            elif holds_back and (self._writes_paused or self._backlog):
+            elif holds_back and (self.writes_paused or self._backlog):
                 self._backlog.append(command)
             else:
                 self._handle(command)
@@ -364,7 +361,7 @@ class Connection(asyncio.Protocol):
         if self._tls is not None:
             data = self._encrypt(self._tls, data)
         transport.write(data)
-        if self._writes_paused and transport.get_write_buffer_size() > self.limits.write_bytes_max:
+        if self.writes_paused and transport.get_write_buffer_size() > self.limits.write_bytes_max:
             self.abort(f"the peer does not read: more than {self.limits.write_bytes_max} bytes are unsent")
 
     def _handle(self, request: Command) -> None:

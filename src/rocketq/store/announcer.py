@@ -9,7 +9,6 @@ from typing import Any
 from rocketq.store.commit_log import CommitLog
 from rocketq.store.consume_queue import ConsumeQueue
 from rocketq.store.dispatch import Dispatcher
-from rocketq.store.queries import Queries
 from rocketq.store.writer import Writer
 
 QueueListener = Callable[[str, int, int], None]  # topic, queue id, new end offset
@@ -26,13 +25,11 @@ class Announcer:
         writer: Writer,
         commit_log: CommitLog,
         dispatcher: Dispatcher,
-        queries: Queries,
         visible_to: Callable[[], int],
     ) -> None:
         self._writer = writer
         self._log = commit_log
         self._scanner = dispatcher.scanner
-        self._queries = queries
         self._visible_to = visible_to
         self.listeners: list[QueueListener] = []
 
@@ -40,29 +37,37 @@ class Announcer:
         """Tell about every queue that has grown; one whose last messages are still hidden is told of again later."""
         if not self._log.appender.touched and not self._scanner.touched:
             return
-        with self._writer.lock:
-            grown = self._take()
-        if self.listeners:
-            for queue in grown:
-                self._tell(queue)
-
-    def _tell(self, queue: ConsumeQueue) -> None:
-        end = self._queries.max_offset_of(queue)
-        if end > queue.announced_offset:
-            queue.announced_offset = end
-            for listener in self.listeners:
-                try:
-                    listener(queue.topic, queue.queue_id, end)
-                except Exception:  # the message is stored: a listener's trouble must not look like the producer's
-                    log.exception("a listener failed for queue %r", queue)
-
-    def _take(self) -> list[ConsumeQueue]:
         visible_to = self._visible_to()
-        tails: dict[Any, None] = dict.fromkeys([*self._log.appender.touched, *self._scanner.touched])
-        self._log.appender.touched, self._scanner.touched = [], []
+        with self._writer.lock:
+            grown = self._take(visible_to)
+        if self.listeners:
+            for queue, known_end in grown:
+                end = queue.end_below(visible_to) if known_end is None else known_end
+                if end > queue.announced_offset:
+                    queue.announced_offset = end
+                    self._tell(queue, end)
+
+    def _tell(self, queue: ConsumeQueue, end: int) -> None:
+        for listener in self.listeners:
+            try:
+                listener(queue.topic, queue.queue_id, end)
+            except Exception:  # the message is stored: a listener's trouble must not look like the producer's
+                log.exception("a listener failed for queue %r", queue)
+
+    def _take(self, visible_to: int) -> list[tuple[ConsumeQueue, int | None]]:
+        """The queues that grew, with the end of each that can be seen whole."""
+        appender, scanner = self._log.appender, self._scanner
+        tails: list[Any] = appender.touched
+        if scanner.touched:
+            tails = list(dict.fromkeys([*tails, *scanner.touched]))
+            scanner.touched = []
+        appender.touched = []
+        grown: list[tuple[ConsumeQueue, int | None]] = []
         for tail in tails:
             if tail.log_end <= visible_to:
                 tail.touched = False
+                grown.append((tail.owner, tail.next_offset))
             else:
-                self._log.appender.touched.append(tail)
-        return [tail.owner for tail in tails]
+                appender.touched.append(tail)
+                grown.append((tail.owner, None))
+        return grown

@@ -68,17 +68,20 @@ class Flusher:
         """What an append still needs: to be announced, or with SYNC_FLUSH to reach the disk."""
         if result.status is not AppendStatus.OK:
             return result
+        self.appended()
+        waits = wait and self._service is not None and self._config.flush_type is FlushType.SYNC_FLUSH
+        if waits and not self._writer.gate.wait(result.end, self._config.sync_flush_timeout_ms):
+            result.status = AppendStatus.FLUSH_DISK_TIMEOUT
+            result.reason = self._health.broken or "the disk did not take the message in time"
+        return result
+
+    def appended(self) -> None:
+        """There is more in the log: it is announced, or made durable soon where it must be."""
         self._tell_appended()
         if self._config.flush_type is FlushType.ASYNC_FLUSH:
             self._announce()
-        elif self._service is None:
-            self.flush()
         else:
-            self._service.wake()
-            if wait and not self._writer.gate.wait(result.end, self._config.sync_flush_timeout_ms):
-                result.status = AppendStatus.FLUSH_DISK_TIMEOUT
-                result.reason = self._health.broken or "the disk did not take the message in time"
-        return result
+            self.wake()
 
     def wake(self) -> None:
         """Something was written that should be on disk soon; without the service, at once."""

@@ -38,6 +38,7 @@ from rocketq.store.recovery_report import RecoveryReport
 from rocketq.store.results import AppendResult
 from rocketq.store.retention import Retention
 from rocketq.store.upkeep import Upkeep
+from rocketq.store.warming import Warmer
 from rocketq.store.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -61,10 +62,11 @@ class Store(Lookups):
         self.dispatcher = Dispatcher(config, self.log, self.queues, self.index)
         self.writer = Writer(config, self.clock, self.log, self.queues, self.index, self.dispatcher, self.health)
         super().__init__(Queries(config, self.log, self.queues, self.index, lambda: self.visible_to), self.queues)
-        self.announcer = Announcer(self.writer, self.log, self.dispatcher, self.queries, lambda: self.visible_to)
+        self.announcer = Announcer(self.writer, self.log, self.dispatcher, lambda: self.visible_to)
         self.points = PointKeeper(config, self.disk, self.log, self.queues, self.index, self.writer)
         self.queries.on_damaged_unit = self.points.distrust
         self.flusher = Flusher(config, self.clock, self.log, self.writer, self.health, self.announcer.announce)
+        self.warmer = Warmer(config, self.log)
         self.upkeep = Upkeep(
             config,
             self.clock,
@@ -154,6 +156,7 @@ class Store(Lookups):
 
     def _start_services(self) -> None:
         self.flusher.start()
+        self.warmer.start()
         self.upkeep.start()
         if self._rebuild is not None:
             self._rebuild_thread = threading.Thread(
@@ -174,6 +177,7 @@ class Store(Lookups):
         with self.writer.lock:
             self.health.closed = "the store is shut down"
         self.flusher.stop()
+        self.warmer.stop()
         self.upkeep.stop()
         if self._rebuild is not None and self._rebuild_thread is not None:
             self._rebuild.stop()
@@ -366,7 +370,7 @@ class Store(Lookups):
                 if config.flush_type is FlushType.SYNC_FLUSH:
                     self.flush()  # or what readers have seen would disappear until the next one
                 self.config = config
-                for part in (self.log, self.writer, self.queries, self.flusher):
+                for part in (self.log, self.writer, self.queries, self.flusher, self.warmer):
                     part.reconfigure(config)
             self.upkeep.reconfigure(config)
 

@@ -1,0 +1,102 @@
+"""Memory for what is about to be written: pages of the log and the index, brought in ahead of the writer.
+
+A page of a new file is made by the system when it is first written to: found, zeroed, put into the page cache, while
+the one who writes, and everybody behind it, waits. A thread that asks for pages before they are needed takes that off
+the writer. It looks ahead only as far as the log has grown lately, so that a store with little to do keeps nothing
+ready. Pages that are ready count as written to: what is synced meanwhile is written twice, so that a store that syncs
+every message does without.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rocketq.kernel.buffers import MappedBuffer
+from rocketq.kernel.index_units import HEADER_BYTES, SLOT_BYTES
+from rocketq.runtime.service import Service
+from rocketq.store.commit_log import CommitLog
+from rocketq.store.config import FlushType, StoreConfig
+
+BUSY_INTERVAL_MS: Final = 50
+IDLE_INTERVAL_MS: Final = 250
+GROWTH_BYTES_MIN: Final = 512 << 10  # with less in a turn, pages are made when they are needed
+AHEAD_TURNS: Final = 4
+AHEAD_BYTES_MAX: Final = 128 << 20
+STEP_BYTES: Final = 1 << 20  # asked for at once, so that a stop does not wait
+INDEX_AHEAD_BYTES: Final = 4 << 20
+
+
+def ahead_of(grown_bytes: int) -> int:
+    """How far to look ahead after a turn in which the log grew by so much; 0: not at all."""
+    return min(AHEAD_TURNS * grown_bytes, AHEAD_BYTES_MAX) if grown_bytes >= GROWTH_BYTES_MIN else 0
+
+
+class WarmFile:
+    """How far the pages of the file being written are ready."""
+
+    def __init__(self) -> None:
+        self._buffer: MappedBuffer | None = None
+        self._ready_to = 0
+
+    def warm(self, buffer: MappedBuffer, position: int, ahead: int) -> None:
+        """Have `ahead` bytes behind `position` ready, once half of that is used up."""
+        if buffer is not self._buffer:
+            self._buffer, self._ready_to = buffer, position
+        self._ready_to = max(self._ready_to, position)
+        if self._ready_to - position > ahead // 2:
+            return
+        stop = min(position + ahead, buffer.size)
+        while self._ready_to < stop:
+            count = min(STEP_BYTES, stop - self._ready_to)
+            if not buffer.populate(self._ready_to, count):
+                return
+            self._ready_to += count
+
+    def forget(self) -> None:
+        """The mapping may go."""
+        self._buffer = None
+
+
+class Warmer:
+    """One turn: see how much was written since the last, and have the pages for more of that ready."""
+
+    def __init__(self, config: StoreConfig, commit_log: CommitLog) -> None:
+        self._config = config
+        self._log = commit_log
+        self._service = Service("warm", IDLE_INTERVAL_MS, self.step)
+        self._seen_end = -1
+        self._segment, self._units, self._slots = WarmFile(), WarmFile(), WarmFile()
+
+    def start(self) -> None:
+        self._service.start()
+
+    def stop(self) -> None:
+        self._service.stop()
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        self._config = config
+
+    def step(self) -> None:
+        end = self._log.end
+        grown, self._seen_end = end - self._seen_end if self._seen_end >= 0 else 0, end
+        ahead = ahead_of(grown) if self._is_wanted else 0
+        self._service.interval_ms = BUSY_INTERVAL_MS if ahead else IDLE_INTERVAL_MS
+        if ahead:
+            self._warm(ahead)
+        else:
+            for file in (self._segment, self._units, self._slots):
+                file.forget()
+
+    @property
+    def _is_wanted(self) -> bool:
+        return self._config.flush_type is FlushType.ASYNC_FLUSH and not self._config.transient_buffer
+
+    def _warm(self, ahead: int) -> None:
+        appender = self._log.appender
+        segment, index = appender.segment, appender.index
+        if segment is not None:
+            self._segment.warm(segment, max(0, min(self._log.end - segment.base, segment.size)), ahead)
+        if index is not None:  # its slots are hit all over, so all are wanted; its units follow one another
+            slots_bytes = HEADER_BYTES + self._config.index_slots * SLOT_BYTES
+            self._slots.warm(index.file, 0, min(slots_bytes, index.file.size))
+            self._units.warm(index.file, min(index.end_at, index.file.size), INDEX_AHEAD_BYTES)

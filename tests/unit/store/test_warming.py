@@ -1,0 +1,86 @@
+"""Pages ahead of the writer: how far, when, and that it changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.store.kit import message, open_store
+
+from rocketq.kernel.buffers import MappedBuffer
+from rocketq.store import FlushType
+from rocketq.store.warming import AHEAD_BYTES_MAX, GROWTH_BYTES_MIN, Warmer, WarmFile, ahead_of
+
+
+class Pages:
+    """A buffer that notes what is asked of it."""
+
+    def __init__(self, size: int, *, able: bool = True) -> None:
+        self.size, self.base = size, 0
+        self.able = able
+        self.asked: list[tuple[int, int]] = []
+
+    def populate(self, at: int, count: int) -> bool:
+        self.asked.append((at, at + count))
+        return self.able
+
+
+@pytest.mark.parametrize(
+    ("grown", "ahead"),
+    [(0, 0), (GROWTH_BYTES_MIN - 1, 0), (10 << 20, 40 << 20), (1 << 40, AHEAD_BYTES_MAX)],
+)
+def test_it_looks_as_far_ahead_as_the_log_grows(grown: int, ahead: int) -> None:
+    """Goal: an idle store keeps nothing ready, a busy one a bounded amount."""
+    assert ahead_of(grown) == ahead
+
+
+def test_every_page_is_asked_for_once_and_none_beyond_the_file() -> None:
+    """Goal: the stretches follow one another, from where the writer is to the end of the file."""
+    pages, file = Pages(10 << 20), WarmFile()
+    for position in range(0, 10 << 20, 300 << 10):
+        file.warm(pages, position, 3 << 20)  # type: ignore[arg-type]
+    assert pages.asked[0][0] == 0
+    assert pages.asked[-1][1] == 10 << 20
+    assert all(before[1] == after[0] for before, after in zip(pages.asked, pages.asked[1:], strict=False))
+
+
+def test_a_writer_that_overtakes_is_followed() -> None:
+    """Goal: pages behind the writer are not asked for."""
+    pages, file = Pages(64 << 20), WarmFile()
+    file.warm(pages, 0, 1 << 20)  # type: ignore[arg-type]
+    file.warm(pages, 32 << 20, 1 << 20)  # type: ignore[arg-type]
+    assert pages.asked == [(0, 1 << 20), (32 << 20, 33 << 20)]
+
+
+def test_a_system_that_cannot_is_asked_once_a_turn() -> None:
+    """Goal: an old kernel costs a call, not a loop of them."""
+    pages, file = Pages(64 << 20, able=False), WarmFile()
+    file.warm(pages, 0, 32 << 20)  # type: ignore[arg-type]
+    assert pages.asked == [(0, 1 << 20)]
+
+
+def test_a_populated_buffer_holds_what_it_held() -> None:
+    """Goal: asking for pages writes nothing, and a range outside the buffer is refused."""
+    data = bytearray(b"abc" * 4096)
+    buffer = MappedBuffer(data, 0)
+    buffer.populate(1, len(data) - 1)
+    assert data == b"abc" * 4096
+    with pytest.raises(IndexError):
+        buffer.populate(0, len(data) + 1)
+
+
+@pytest.mark.parametrize("flush_type", [FlushType.ASYNC_FLUSH, FlushType.SYNC_FLUSH])
+def test_a_store_reads_the_same_behind_a_warm_page(tmp_path: Path, flush_type: FlushType) -> None:
+    """Goal: turns of the warmer between appends change neither records nor what a new opening finds."""
+    given = {"flush_type": flush_type, "segment_bytes": 4 << 20, "message_bytes_max": 1 << 20}
+    with open_store(tmp_path, **given) as store:
+        warmer = Warmer(store.config, store.log)
+        warmer.step()
+        results = []
+        for number in range(12):
+            results.append(store.append(message(body=bytes([number]) * 600_000)))
+            warmer.step()
+        found = [store.queries.record_at(result.log_offset) for result in results]
+    assert [record and record.body for record in found] == [bytes([number]) * 600_000 for number in range(12)]
+    with open_store(tmp_path, **given) as store:
+        assert store.log_end == results[-1].end
