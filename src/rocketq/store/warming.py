@@ -19,16 +19,18 @@ from rocketq.store.config import FlushType, StoreConfig
 
 BUSY_INTERVAL_MS: Final = 50
 IDLE_INTERVAL_MS: Final = 250
-GROWTH_BYTES_MIN: Final = 512 << 10  # with less in a turn, pages are made when they are needed
+GROWTH_BYTES_PER_S_MIN: Final = 2 << 20  # with less, pages are made when they are needed
 AHEAD_TURNS: Final = 4
 AHEAD_BYTES_MAX: Final = 128 << 20
 STEP_BYTES: Final = 1 << 20  # asked for at once, so that a stop does not wait
 INDEX_AHEAD_BYTES: Final = 4 << 20
 
 
-def ahead_of(grown_bytes: int) -> int:
+def ahead_of(grown_bytes: int, turn_ms: int) -> int:
     """How far to look ahead after a turn in which the log grew by so much; 0: not at all."""
-    return min(AHEAD_TURNS * grown_bytes, AHEAD_BYTES_MAX) if grown_bytes >= GROWTH_BYTES_MIN else 0
+    if grown_bytes * 1000 < GROWTH_BYTES_PER_S_MIN * turn_ms:
+        return 0
+    return min(AHEAD_TURNS * grown_bytes * BUSY_INTERVAL_MS // turn_ms, AHEAD_BYTES_MAX)
 
 
 class WarmFile:
@@ -72,6 +74,7 @@ class Warmer:
 
     def stop(self) -> None:
         self._service.stop()
+        self._forget()
 
     def reconfigure(self, config: StoreConfig) -> None:
         self._config = config
@@ -79,13 +82,17 @@ class Warmer:
     def step(self) -> None:
         end = self._log.end
         grown, self._seen_end = end - self._seen_end if self._seen_end >= 0 else 0, end
-        ahead = ahead_of(grown) if self._is_wanted else 0
+        ahead = ahead_of(grown, self._service.interval_ms) if self._is_wanted else 0
         self._service.interval_ms = BUSY_INTERVAL_MS if ahead else IDLE_INTERVAL_MS
         if ahead:
             self._warm(ahead)
         else:
-            for file in (self._segment, self._units, self._slots):
-                file.forget()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Mappings that are not needed any more must not be kept by us."""
+        for file in (self._segment, self._units, self._slots):
+            file.forget()
 
     @property
     def _is_wanted(self) -> bool:

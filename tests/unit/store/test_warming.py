@@ -9,7 +9,7 @@ from tests.unit.store.kit import message, open_store
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.store import FlushType
-from rocketq.store.warming import AHEAD_BYTES_MAX, GROWTH_BYTES_MIN, Warmer, WarmFile, ahead_of
+from rocketq.store.warming import AHEAD_BYTES_MAX, BUSY_INTERVAL_MS, IDLE_INTERVAL_MS, Warmer, WarmFile, ahead_of
 
 
 class Pages:
@@ -26,12 +26,19 @@ class Pages:
 
 
 @pytest.mark.parametrize(
-    ("grown", "ahead"),
-    [(0, 0), (GROWTH_BYTES_MIN - 1, 0), (10 << 20, 40 << 20), (1 << 40, AHEAD_BYTES_MAX)],
+    ("grown", "turn_ms", "ahead"),
+    [
+        (0, IDLE_INTERVAL_MS, 0),
+        (100 << 10, IDLE_INTERVAL_MS, 0),
+        (100 << 10, 40, 500 << 10),  # so much in less time is a busy log
+        (10 << 20, BUSY_INTERVAL_MS, 40 << 20),
+        (10 << 20, IDLE_INTERVAL_MS, 8 << 20),  # the next turn is a short one
+        (1 << 40, BUSY_INTERVAL_MS, AHEAD_BYTES_MAX),
+    ],
 )
-def test_it_looks_as_far_ahead_as_the_log_grows(grown: int, ahead: int) -> None:
-    """Goal: an idle store keeps nothing ready, a busy one a bounded amount."""
-    assert ahead_of(grown) == ahead
+def test_it_looks_as_far_ahead_as_the_log_grows(grown: int, turn_ms: int, ahead: int) -> None:
+    """Goal: an idle store keeps nothing ready, a busy one a bounded amount, whatever the length of a turn."""
+    assert ahead_of(grown, turn_ms) == ahead
 
 
 def test_every_page_is_asked_for_once_and_none_beyond_the_file() -> None:
