@@ -33,6 +33,22 @@ def save(name: str, figures: dict[str, object]) -> Path:
     said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     path = Path(__file__).parent / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    machine = {"cpu_count": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    machine = {
+        "cpu_count": os.cpu_count(),
+        "cpu": _said_by("/proc/cpuinfo", "model name"),
+        "memory": _said_by("/proc/meminfo", "MemTotal"),
+        "machine": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
     path.write_text(json.dumps({"commit": said.stdout.strip(), "machine": machine, **figures}, indent=1) + "\n")
     return path
+
+
+def _said_by(file: str, name: str) -> str:
+    """The first value of that name in one of the system's lists, or nothing."""
+    try:
+        lines = Path(file).read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")

@@ -1,30 +1,40 @@
 """The broker under load, next to Apache's brokers on the same machine in the same run.
 
-    python -m bench.broker                  all rows, five rounds
-    python -m bench.broker --rows 128B      only rows whose name has that text
-    python -m bench.broker --smoke          ours alone, a moment, no bars: does it still run?
+    python -m bench.broker                          all rows, five rounds
+    python -m bench.broker --rows 128B --rounds 2   only rows whose name has that text; fewer rounds
+    python -m bench.broker --list                   the names of all rows
+    python -m bench.broker --smoke                  ours alone, a moment, no bars: does it still run?
 
 The same frames drive every peer. Rounds take turns, so that noise hits all of them; medians count, and every figure is
-compared with the faster Apache release of its row. Apache's brokers are warmed up before they are measured.
+compared with the faster Apache release of its row. Apache's brokers are warmed up before they are measured. NATS
+JetStream and Redis Streams get the same messages in their own protocols, where they are installed: figures, no bars.
+Free memory is put into the page cache first (bench/load/memory.py says why).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tests.interop.release import ApacheUnavailable
 
+from bench import footprint, spread
 from bench.bars import Bar, save
+from bench.load.foreign import FOREIGN, Foreign, ForeignUnavailable
 from bench.load.generator import Load, Measured, NoCompilerError, program, run
+from bench.load.memory import filled_page_cache
 from bench.load.peers import Apache, Ours, Peer, make_topics
+from bench.plot import plot_bars
 
 VERSIONS = ("4.9.7", "5.3.3")
 WARM_UP_SECONDS = 20.0
@@ -46,8 +56,9 @@ class Row:
     """Messages that must be there before, for pulls."""
 
     @property
-    def is_sync(self) -> bool:
-        return self.settings == SYNC
+    def is_for_all(self) -> bool:
+        """Whether brokers of other protocols can be asked the same."""
+        return self.settings == ASYNC and not self.load.pull and self.load.batch == 1
 
 
 ROWS = (
@@ -62,6 +73,9 @@ ROWS = (
     Row(name="sync sends 128B 8x128", load=Load(), settings=SYNC, rate_min=2.0, cpu_max=1 / 4),
 )
 FILL_MESSAGES = 80_000  # over eight queues
+MANY_TOPICS, TWO_BROKERS, FOOTPRINT = "1,000 topics x 8 queues", "two brokers", "memory and start"
+ROW_NAMES = [*(row.name for row in ROWS), MANY_TOPICS, TWO_BROKERS, FOOTPRINT]
+DISK_USED_MAX = 0.7  # with more, the peers start anew with empty stores: Apache's brokers stop writing at 0.9
 
 
 # Peers
@@ -82,6 +96,18 @@ def all_peers(settings: dict[str, str], notes: list[str]) -> Iterator[list[Peer]
         yield peers
 
 
+@contextmanager
+def foreign_peers(settings: dict[str, str], notes: list[str]) -> Iterator[list[Foreign]]:
+    with ExitStack() as stack:
+        peers = []
+        for kind in FOREIGN if settings == ASYNC else ():
+            try:
+                peers.append(stack.enter_context(kind()))
+            except ForeignUnavailable as reason:
+                notes.append(f"{kind.name} is left out: {reason}")
+        yield peers
+
+
 def warm_up(peers: list[Peer], seconds: float) -> None:
     for peer in peers:
         part = seconds if peer.name != "rocketq" else 1.0
@@ -90,8 +116,9 @@ def warm_up(peers: list[Peer], seconds: float) -> None:
         _measure(peer, Load(batch=32, depth=16, seconds=part / 4, warm_up=0))
 
 
-def _measure(peer: Peer, load: Load) -> Measured:
-    return run(load, ports=peer.ports, pids=peer.pids)
+def _measure(peer: Peer | Foreign, load: Load) -> Measured:
+    protocol = peer.protocol if isinstance(peer, Foreign) else "rocketmq"
+    return run(replace(load, protocol=protocol), ports=peer.ports, pids=peer.pids)
 
 
 def fill(peers: list[Peer], row: Row) -> None:
@@ -111,27 +138,37 @@ def fill(peers: list[Peer], row: Row) -> None:
 def run_rows(rows: list[Row], rounds: int, notes: list[str]) -> dict[str, dict[str, Measured]]:
     results: dict[str, dict[str, Measured]] = {}
     for settings in (ASYNC, SYNC):
-        wanted = [row for row in rows if row.settings == settings]
-        if not wanted:
-            continue
-        with all_peers(settings, notes) as peers:
-            print(f"warming up {', '.join(peer.name for peer in peers)} …", file=sys.stderr)
-            warm_up(peers, WARM_UP_SECONDS)
-            for row in wanted:
-                results[row.name] = run_row(row, peers, rounds)
+        left = [row for row in rows if row.settings == settings]
+        while left:
+            with all_peers(settings, notes) as peers, foreign_peers(settings, notes) as foreign:
+                print(f"warming up {', '.join(peer.name for peer in peers)} …", file=sys.stderr)
+                warm_up(peers, WARM_UP_SECONDS)
+                while left:
+                    row = left.pop(0)
+                    results[row.name] = run_row(row, peers, rounds, foreign if row.is_for_all else [])
+                    print(table({row.name: results[row.name]}), file=sys.stderr)
+                    if disk_used() > DISK_USED_MAX:
+                        break
     return results
 
 
-def run_row(row: Row, peers: list[Peer], rounds: int) -> dict[str, Measured]:
+def disk_used() -> float:
+    """How full the disk is that stores lie on."""
+    usage = shutil.disk_usage(tempfile.gettempdir())
+    return usage.used / (usage.used + usage.free)
+
+
+def run_row(row: Row, peers: list[Peer], rounds: int, foreign: list[Foreign]) -> dict[str, Measured]:
     load = row.load
     if row.fill:
         fill(peers, row)
         load = replace(load, messages=FILL_MESSAGES // 8)
         for peer in peers:  # pulls are compiled by the JVM too
             _measure(peer, replace(load, seconds=4.0 if peer.name != "rocketq" else 0.5))
-    taken: dict[str, list[Measured]] = {peer.name: [] for peer in peers}
+    everybody: list[Peer | Foreign] = [*peers, *foreign]
+    taken: dict[str, list[Measured]] = {peer.name: [] for peer in everybody}
     for number in range(rounds):
-        for peer in peers:
+        for peer in everybody:
             taken[peer.name].append(_measure(peer, load))
         print(f"  {row.name}: round {number + 1} of {rounds}", file=sys.stderr)
     return {name: median(each) for name, each in taken.items()}
@@ -164,7 +201,7 @@ def judge(rows: list[Row], results: dict[str, dict[str, Measured]]) -> list[Bar]
 
 
 def _others(result: dict[str, Measured]) -> list[Measured]:
-    return [figures for name, figures in result.items() if name != "rocketq"]
+    return [figures for name, figures in result.items() if name.startswith("Apache")]
 
 
 def table(results: dict[str, dict[str, Measured]]) -> str:
@@ -178,9 +215,35 @@ def table(results: dict[str, dict[str, Measured]]) -> str:
     return "\n".join(lines)
 
 
-def keep(results: dict[str, dict[str, Measured]], bars: list[Bar], notes: list[str]) -> Path:
+def keep(
+    name: str,
+    results: dict[str, dict[str, Measured]],
+    extras: dict[str, dict[str, Any]],
+    bars: list[Bar],
+    notes: list[str],
+) -> Path:
     rows = {row: {name: asdict(each) for name, each in by_peer.items()} for row, by_peer in results.items()}
-    return save("broker", {"rows": rows, "bars": [{**asdict(bar), "held": bar.held} for bar in bars], "notes": notes})
+    more = {title: {name: asdict(each) for name, each in figures.items()} for title, figures in extras.items()}
+    judged = [{**asdict(bar), "held": bar.held} for bar in bars]
+    return save(name, {"rows": rows, **more, "bars": judged, "notes": notes})
+
+
+# Beside the rows
+
+
+def run_spread(wanted: list[str], rounds: int) -> dict[str, spread.Spread]:
+    found = {}
+    if MANY_TOPICS in wanted:
+        found[MANY_TOPICS] = spread.many_topics(rounds)
+    if TWO_BROKERS in wanted:
+        found[TWO_BROKERS] = spread.two_brokers(rounds)
+    return found
+
+
+def run_footprint(wanted: list[str], rounds: int, notes: list[str]) -> dict[str, footprint.Footprint]:
+    if FOOTPRINT not in wanted:
+        return {}
+    return footprint.measure(["rocketq", *(f"Apache {version}" for version in VERSIONS)], rounds, notes)
 
 
 def smoke() -> None:
@@ -196,26 +259,46 @@ def smoke() -> None:
     print(json.dumps({name: asdict(each) for name, each in figures.items()}, indent=1))
 
 
+def compare(wanted: list[str], rounds: int, memory: bool) -> list[Bar]:
+    """All that is wanted, shown and saved."""
+    began, notes = time.monotonic(), list[str]()
+    rows = [row for row in ROWS if row.name in wanted]
+    with filled_page_cache() if memory else nullcontext():
+        results = run_rows(rows, rounds, notes)
+        spreads, footprints = run_spread(wanted, rounds), run_footprint(wanted, rounds, notes)
+    notes = [*dict.fromkeys(notes), f"{rounds} rounds"]
+    shown = [table(results)] if results else []
+    shown += [spread.table(spreads)] if spreads else []
+    shown += [footprint.table(footprints)] if footprints else []
+    bars = [*judge(rows, results), *spread.judge(spreads), *footprint.judge(footprints)]
+    print("\n\n".join([*shown, "\n".join([*map(str, bars), *notes])]))
+    name = "broker" if wanted == ROW_NAMES else "broker-part"  # a part must not take the place of the whole
+    path = keep(name, results, {"spread": spreads, "footprint": footprints}, bars, notes)
+    picture = plot_bars(bars, path.with_suffix(".png"))
+    print(f"saved as {path}{f' and {picture}' if picture else ''}; took {time.monotonic() - began:.0f} s")
+    return bars
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="ours alone, tiny, no bars")
+    parser.add_argument("--list", action="store_true", help="print the names of all rows")
     parser.add_argument("--rows", default="", help="only rows whose name has this text")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="of every row, by turns (5)")
+    parser.add_argument("--as-it-is", action="store_true", help="leave free memory alone")
     given = parser.parse_args()
+    wanted = [name for name in ROW_NAMES if given.rows in name]
+    if not wanted:
+        sys.exit("\n  ".join([f"no row has {given.rows!r} in its name; there are", *ROW_NAMES]))
+    if given.list:
+        return print("\n".join(wanted))
     try:
         program()
     except NoCompilerError as error:
         sys.exit(str(error))
     if given.smoke:
         return smoke()
-    began = time.monotonic()
-    notes: list[str] = []
-    rows = [row for row in ROWS if given.rows in row.name]
-    results = run_rows(rows, given.rounds, notes)
-    print(table(results))
-    bars = judge(rows, results)
-    print("\n".join([*map(str, bars), *notes]))
-    print(f"saved as {keep(results, bars, notes)}; took {time.monotonic() - began:.0f} s")
+    bars = compare(wanted, max(1, given.rounds), not given.as_it_is)
     sys.exit(0 if all(bar.held for bar in bars) else 1)
 
 

@@ -29,11 +29,13 @@ class Load:
     pull: int = 0
     messages: int = 100_000
     topic: str = "BenchTopic"
+    protocol: str = "rocketmq"
     seconds: float = 3.0
     warm_up: float = 0.7
 
     def arguments(self) -> list[str]:
-        names = ("connections", "depth", "body", "batch", "queues", "topics", "binary", "pull", "messages", "topic")
+        names = ("connections", "depth", "body", "batch", "queues", "topics", "binary", "pull", "messages")
+        names += ("topic", "protocol")
         given = [word for name in names for word in (f"--{name}", str(getattr(self, name)))]
         return [*given, "--seconds", str(self.seconds), "--warm-up", str(self.warm_up)]
 

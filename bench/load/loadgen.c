@@ -2,6 +2,7 @@
  *
  *   loadgen --ports 10911 --connections 8 --depth 128 --body 128 --seconds 3 --pids 4711
  *   loadgen --pull 1 --messages 100000 ...        pulls of the first that many messages of every queue, over and over
+ *   loadgen --protocol nats|redis ...             the same sends as JetStream publishes or XADDs, for comparison
  *
  * All frames are built before the clock starts, so that the generator costs little beside the broker. Every answer is
  * taken apart as far as its code (and, for pulls, its records); one that says anything but success is an error and is
@@ -24,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { ROCKETMQ, NATS, REDIS };
 enum { PORTS_MAX = 16, PIDS_MAX = 32, FRAMES_MIN = 512, RECEIVE_BYTES = 4 << 20, EVENTS = 256, ERRORS_SHOWN = 3 };
 
 static struct {
@@ -31,7 +33,7 @@ static struct {
     int ports[PORTS_MAX], port_count;
     long pids[PIDS_MAX];
     int pid_count;
-    int connections, depth, body_bytes, batch, queues, topics, binary, pull, pull_count;
+    int protocol, connections, depth, body_bytes, batch, queues, topics, binary, pull, pull_count;
     long long messages; /* of a queue, for pulls */
     double seconds, warm_up_seconds;
 } options = {.host = "127.0.0.1", .topic = "BenchTopic", .group = "BENCH_GROUP", .ports = {10911}, .port_count = 1,
@@ -152,7 +154,8 @@ static void put_send(text *out, int connection, int number) {
     char topic[160], queue[16], born[32], properties[512];
     int code = options.batch > 1 ? 320 : 310;
     topic_of(topic, sizeof topic, connection * 131 + number);
-    snprintf(queue, sizeof queue, "%d", (connection + number) % options.queues);
+    int turn = options.topics > 1 ? number / options.topics : number; /* so that every queue of every topic is met */
+    snprintf(queue, sizeof queue, "%d", (connection + turn) % options.queues);
     snprintf(born, sizeof born, "1700000000%03d", number % 1000);
     send_properties(properties, sizeof properties, connection, number);
     const char *names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "m"};
@@ -179,6 +182,28 @@ static void put_send(text *out, int connection, int number) {
     else put_body(&body, number);
     put_frame(out, &header, &body);
     free(header.at), free(body.at), free(fields.at);
+}
+
+/* The same message for others: its body and its key. */
+static void put_foreign_send(text *out, int connection, int number) {
+    text body = {0};
+    char key[33];
+    unique_key(key, connection, number, 0);
+    put_body(&body, number);
+    if (options.protocol == NATS) {
+        size_t header_bytes = 10 + 5 + 32 + 4;
+        put_format(out, "HPUB %s.%d _INBOX.bench.%d %zu %zu\r\n", options.topic, (connection + number) % options.queues,
+                   connection, header_bytes, header_bytes + body.used);
+        put_format(out, "NATS/1.0\r\nKey: %s\r\n\r\n", key);
+    } else {
+        char stream[160];
+        int count = snprintf(stream, sizeof stream, "%s.%d", options.topic, (connection + number) % options.queues);
+        put_format(out, "*7\r\n$4\r\nXADD\r\n$%d\r\n%s\r\n$1\r\n*\r\n", count, stream);
+        put_format(out, "$1\r\nk\r\n$32\r\n%s\r\n$1\r\nb\r\n$%zu\r\n", key, body.used);
+    }
+    put(out, body.at, body.used);
+    put(out, "\r\n", 2);
+    free(body.at);
 }
 
 static void put_pull(text *out, int connection, int number, long long queue_offset) {
@@ -243,7 +268,8 @@ static void build(connection *c, int number) {
     c->starts = calloc(c->count + 1, sizeof *c->starts);
     for (int each = 0; each < c->count; each++) {
         c->starts[each] = c->frames.used;
-        if (options.pull) put_pull(&c->frames, number, each, steps ? each % steps * options.pull_count : 0);
+        if (options.protocol != ROCKETMQ) put_foreign_send(&c->frames, number, each);
+        else if (options.pull) put_pull(&c->frames, number, each, steps ? each % steps * options.pull_count : 0);
         else put_send(&c->frames, number, each);
     }
     c->starts[c->count] = c->frames.used;
@@ -251,13 +277,30 @@ static void build(connection *c, int number) {
     c->received = malloc(RECEIVE_BYTES);
 }
 
-static void open_connection(connection *c, int port) {
+/* A NATS client says who it is and where answers go before it publishes. */
+static void greet_nats(connection *c, int number) {
+    text hello = {0};
+    char said[8192];
+    size_t used = 0;
+    put_format(&hello, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true}\r\n");
+    put_format(&hello, "SUB _INBOX.bench.%d 1\r\nPING\r\n", number);
+    if (send(c->socket, hello.at, hello.used, MSG_NOSIGNAL) != (ssize_t)hello.used) fail("greeting");
+    free(hello.at);
+    do {
+        ssize_t got = recv(c->socket, said + used, sizeof said - 1 - used, 0);
+        if (got <= 0) fail("greeting");
+        said[used += got] = 0;
+    } while (!strstr(said, "PONG\r\n") && used < sizeof said - 1);
+}
+
+static void open_connection(connection *c, int port, int number) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     int on = 1;
     if (inet_pton(AF_INET, options.host, &address.sin_addr) != 1) fail("host");
     if ((c->socket = socket(AF_INET, SOCK_STREAM, 0)) < 0) fail("socket");
     if (connect(c->socket, (void *)&address, sizeof address)) fail("connect");
     setsockopt(c->socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (options.protocol == NATS) greet_nats(c, number);
     fcntl(c->socket, F_SETFL, O_NONBLOCK);
 }
 
@@ -306,18 +349,63 @@ static long count_records(const char *body, size_t bytes) {
     return at == bytes ? count : -1;
 }
 
-static void take_answer(connection *c, const char *frame, uint32_t length, double now) {
-    uint32_t mark = get_u32(frame), header_bytes = mark & 0xFFFFFF;
-    long messages = options.batch;
-    int good = is_success(frame + 4, header_bytes, mark >> 24);
-    if (good && options.pull) {
-        messages = count_records(frame + 4 + header_bytes, length - 4 - header_bytes);
-        good = messages > 0;
+/* An answer as far as it is told apart: what it takes of the stream (0: it is not whole), how many messages it is good
+ * for (0: it says no), and whether it is one at all. */
+typedef struct {
+    size_t bytes;
+    long messages;
+    int counts;
+} answer;
+
+static answer read_frame(const char *p, size_t have) {
+    answer found = {0, options.batch, 1};
+    if (have < 4 || have < 4 + (size_t)get_u32(p)) return found;
+    uint32_t length = get_u32(p), mark = get_u32(p + 4), header_bytes = mark & 0xFFFFFF;
+    found.bytes = 4 + (size_t)length;
+    if (!is_success(p + 8, header_bytes, mark >> 24)) found.messages = 0;
+    else if (options.pull) found.messages = count_records(p + 8 + header_bytes, length - 4 - header_bytes);
+    return found;
+}
+
+/* MSG subject sid bytes, then a JSON object; everything else of the server is one line. */
+static answer read_nats(const char *p, size_t have) {
+    answer found = {0, 1, 1};
+    const char *end = memmem(p, have, "\r\n", 2);
+    if (!end) return found;
+    size_t line = end + 2 - p;
+    if (have < 4 || memcmp(p, "MSG ", 4)) {
+        found.bytes = line, found.counts = p[0] == '-', found.messages = 0;
+        return found;
     }
-    if (!good) {
-        if (measured.errors++ < ERRORS_SHOWN) fprintf(stderr, "answer: %.*s\n", (int)header_bytes, frame + 4);
-        messages = 0;
-    }
+    const char *last = end;
+    while (last[-1] != ' ') last--;
+    size_t body = strtoul(last, NULL, 10);
+    if (have < line + body + 2) return found;
+    found.bytes = line + body + 2;
+    found.messages = memmem(p + line, body, "\"seq\":", 6) != NULL;
+    return found;
+}
+
+/* $bytes, then the id; an error is one line. */
+static answer read_redis(const char *p, size_t have) {
+    answer found = {0, 1, 1};
+    const char *end = memmem(p, have, "\r\n", 2);
+    if (!end) return found;
+    size_t line = end + 2 - p, body = p[0] == '$' ? strtoul(p + 1, NULL, 10) + 2 : 0;
+    if (have >= line + body) found.bytes = line + body;
+    found.messages = p[0] == '$';
+    return found;
+}
+
+static answer read_answer(const char *p, size_t have) {
+    return options.protocol == NATS ? read_nats(p, have) : options.protocol == REDIS ? read_redis(p, have) : read_frame(p, have);
+}
+
+static void take_answer(connection *c, const char *p, answer found, double now) {
+    long messages = found.messages > 0 ? found.messages : 0;
+    size_t head = options.protocol == ROCKETMQ ? 8 : 0; /* lengths are no text */
+    if (!messages && measured.errors++ < ERRORS_SHOWN)
+        fprintf(stderr, "answer: %.*s\n", (int)(found.bytes < 400 ? found.bytes - head : 400), p + head);
     double began = c->began[c->oldest];
     c->oldest = (c->oldest + 1) % (options.depth + 1);
     c->in_flight--;
@@ -340,11 +428,11 @@ static void read_answers(connection *c) {
         if (measured.on) measured.bytes += got;
         size_t at = 0;
         double now = now_s();
-        while (c->received_bytes - at >= 4) {
-            uint32_t length = get_u32(c->received + at);
-            if (c->received_bytes - at < 4 + (size_t)length) break;
-            take_answer(c, c->received + at + 4, length, now);
-            at += 4 + length;
+        for (;;) {
+            answer found = read_answer(c->received + at, c->received_bytes - at);
+            if (!found.bytes) break;
+            if (found.counts) take_answer(c, c->received + at, found, now);
+            at += found.bytes;
         }
         memmove(c->received, c->received + at, c->received_bytes - at);
         c->received_bytes -= at;
@@ -396,7 +484,7 @@ static void take_options(int count, char **words) {
         {"depth", 1, 0, 'd'}, {"body", 1, 0, 'b'}, {"batch", 1, 0, 'n'}, {"queues", 1, 0, 'q'},
         {"topic", 1, 0, 't'}, {"topics", 1, 0, 'T'}, {"group", 1, 0, 'g'}, {"binary", 1, 0, 'B'},
         {"pull", 1, 0, 'l'}, {"pull-count", 1, 0, 'L'}, {"messages", 1, 0, 'm'}, {"seconds", 1, 0, 's'},
-        {"warm-up", 1, 0, 'w'}, {0}};
+        {"warm-up", 1, 0, 'w'}, {"protocol", 1, 0, 'o'}, {0}};
     for (int name; (name = getopt_long(count, words, "", known, NULL)) != -1;) switch (name) {
         case 'h': options.host = optarg; break;
         case 'P':
@@ -422,6 +510,7 @@ static void take_options(int count, char **words) {
         case 'm': options.messages = atoll(optarg); break;
         case 's': options.seconds = atof(optarg); break;
         case 'w': options.warm_up_seconds = atof(optarg); break;
+        case 'o': options.protocol = !strcmp(optarg, "nats") ? NATS : !strcmp(optarg, "redis") ? REDIS : ROCKETMQ; break;
         default: exit(2);
     }
     if (options.connections < 1 || options.depth < 1 || options.batch < 1 || options.queues < 1 || options.topics < 1) {
@@ -436,7 +525,7 @@ int main(int count, char **words) {
     int poll = epoll_create1(0);
     for (int each = 0; each < options.connections; each++) {
         build(&all[each], each);
-        open_connection(&all[each], options.ports[each % options.port_count]);
+        open_connection(&all[each], options.ports[each % options.port_count], each);
         struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = &all[each]};
         epoll_ctl(poll, EPOLL_CTL_ADD, all[each].socket, &event);
     }

@@ -26,10 +26,12 @@ START_SECONDS_MAX = 30.0
 
 
 class Peer(Protocol):
-    """A running broker, or several of one cluster."""
+    """A running broker, or several of one cluster. `started` is when its process was made, by time.monotonic(), and
+    the port it will listen at."""
 
     name: str
     name_server: str
+    started: tuple[float, int] | None
 
     @property
     def ports(self) -> list[int]: ...
@@ -50,18 +52,20 @@ class Ours:
         self._brokers = brokers
         self._root = Path(tempfile.mkdtemp(prefix="rocketq-bench-"))
         self.name_server = ""
+        self.started: tuple[float, int] | None = None
         self.ports: list[int] = []
         self.pids: list[int] = []
 
     def __enter__(self) -> Self:
-        ready = self._root / "ready.json"
+        ready, port = self._root / "ready.json", free_broker_port()
         command = [sys.executable, "-m", "rocketq", "up", "--data-dir", str(self._root / "data")]
-        command += ["--namesrv-port", "0", "--broker-port", str(free_broker_port()), "--ready-file", str(ready)]
+        command += ["--namesrv-port", "0", "--broker-port", str(port), "--ready-file", str(ready)]
         command += ["--log-level", "warning"]
         if self._brokers > 1:
             command += ["--brokers", str(self._brokers)]
         command += [word for key, value in self._settings.items() for word in ("--set", f"{key}={value}")]
         with (self._root / "log").open("wb") as log:
+            self.started = (time.monotonic(), port)
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + START_SECONDS_MAX
         while not ready.exists():
@@ -106,6 +110,7 @@ class Apache:
         self._root = Path(tempfile.mkdtemp(prefix="apache-bench-"))
         self._stack = ExitStack()
         self.name_server = ""
+        self.started: tuple[float, int] | None = None
         self.ports: list[int] = []
         self.pids: list[int] = []
 
@@ -125,6 +130,7 @@ class Apache:
             settings={**whole, **self._settings},
         )
         broker._heap_mb = self._heap_mb
+        self.started = (time.monotonic(), broker.port)
         self._stack.enter_context(broker)
         self.name_server, self.ports = name_server.address, [broker.port]
         self.pids = [_pid_of(broker)]
