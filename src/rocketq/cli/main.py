@@ -9,6 +9,7 @@ import click
 from rocketq import __version__
 
 COMMANDS = {
+    "bench": ("rocketq.cli.commands.bench", "bench"),
     "broker": ("rocketq.cli.commands.broker", "broker"),
     "cluster": ("rocketq.cli.commands.cluster", "cluster"),
     "group": ("rocketq.cli.commands.group", "group"),

@@ -34,6 +34,8 @@ NO_ID = "0A00000100002A9F000000000012D687"
 VERBS = [
     ("send", "T", "body"),
     ("tail", "T"),
+    ("bench", "send", "T"),
+    ("bench", "consume", "T"),
     ("topic", "create", "T"),
     ("topic", "list"),
     ("topic", "show", "T"),

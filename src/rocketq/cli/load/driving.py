@@ -1,0 +1,128 @@
+"""A run from its connections to its figures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rocketq.cli.load.connections import LoadConnection, Run
+from rocketq.cli.load.figures import CpuUse, Figures, figures_of
+from rocketq.cli.load.processes import cpu_seconds
+from rocketq.errors import RemotingError, UnreachableError
+from rocketq.remoting.address import split_addr
+
+TICK_S = 1.0
+COUNT_TICK_S = 0.01
+ANSWER_S_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """For how long, how hard; `links` has the address and the requests of every connection. With `count` messages
+    given it ends with them, however long that takes, and there is no warming up."""
+
+    links: Sequence[tuple[str, list[bytes]]]
+    in_flight: int
+    messages_per_request: int | None
+    body_bytes: int = 0
+    seconds: float
+    warm_up_s: float
+    pids: tuple[int, ...]
+    count: int | None = None
+
+    @property
+    def requests_count(self) -> int | None:
+        if self.count is None or self.messages_per_request is None:
+            return None
+        return -(-self.count // self.messages_per_request)
+
+
+async def drive(plan: Plan, tell: Callable[[float, float], None]) -> tuple[Figures, str]:
+    """The figures, and what the first refusal said. `tell` hears every second how long it has run and at what rate."""
+    loop = asyncio.get_running_loop()
+    failed: asyncio.Future[None] = loop.create_future()
+    run = Run(plan.in_flight, plan.messages_per_request, plan.body_bytes, plan.requests_count)
+    run.lost = lambda error: None if failed.done() else failed.set_exception(error)
+    connections: list[LoadConnection] = []
+    run.counting = plan.count is not None
+    before, began = _cpu_use(plan.pids), loop.time()
+    try:
+        for addr, requests in plan.links:
+            connections.append(await _connect(run, addr, requests))
+        if not run.counting:
+            await _first_answer(run, failed)
+            await _wait(plan.warm_up_s, failed)
+            before, began = _cpu_use(plan.pids), loop.time()
+            run.counting = True
+        await _watch(run, plan, failed, tell)
+        run.counting = False
+        took, used = loop.time() - began, _cpu_use(plan.pids).since(before)
+    finally:
+        for connection in connections:
+            connection.close()
+        if not failed.done():
+            failed.cancel()
+    return figures_of(run.tally, run.latencies, took, used), run.tally.refusal
+
+
+def _cpu_use(pids: tuple[int, ...]) -> CpuUse:
+    return CpuUse(time.process_time(), cpu_seconds(pids))
+
+
+async def _connect(run: Run, addr: str, requests: list[bytes]) -> LoadConnection:
+    host, port = split_addr(addr)
+    try:
+        _, made = await asyncio.get_running_loop().create_connection(
+            lambda: LoadConnection(run, addr, requests), host, port
+        )
+    except OSError as error:
+        raise UnreachableError(addr, str(error)) from error
+    return made
+
+
+async def _first_answer(run: Run, failed: asyncio.Future[None]) -> None:
+    """Files that are made for the first message, and the like, are no part of what is measured."""
+    answered = asyncio.ensure_future(run.answered.wait())
+    either: set[asyncio.Future[Any]] = {answered, failed}
+    try:
+        await asyncio.wait(either, timeout=ANSWER_S_MAX, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        answered.cancel()
+    if failed.done():
+        failed.result()
+
+
+async def _wait(seconds: float, failed: asyncio.Future[None]) -> None:
+    await asyncio.wait({failed}, timeout=seconds)
+    if failed.done():
+        failed.result()
+
+
+async def _watch(run: Run, plan: Plan, failed: asyncio.Future[None], tell: Callable[[float, float], None]) -> None:
+    loop = asyncio.get_running_loop()
+    began, seen, turn = loop.time(), 0, loop.time()
+    moved = (run.tally.requests, loop.time())
+    while not _is_done(run, plan, loop.time() - began):
+        await _wait(_pause_s(plan, loop.time() - began), failed)
+        now = loop.time()
+        if run.tally.requests != moved[0]:
+            moved = (run.tally.requests, now)
+        elif now - moved[1] > ANSWER_S_MAX:
+            raise RemotingError(plan.links[0][0], f"no request was answered for {ANSWER_S_MAX:g} s")
+        if now - turn >= TICK_S:
+            tell(now - began, (run.tally.messages - seen) / (now - turn))
+            seen, turn = run.tally.messages, now
+
+
+def _is_done(run: Run, plan: Plan, ran_s: float) -> bool:
+    if plan.requests_count is not None:
+        return run.tally.requests >= plan.requests_count
+    return run.tally.messages >= plan.count if plan.count is not None else ran_s >= plan.seconds
+
+
+def _pause_s(plan: Plan, ran_s: float) -> float:
+    """A count may be reached any moment."""
+    return COUNT_TICK_S if plan.count is not None else min(TICK_S, plan.seconds - ran_s)

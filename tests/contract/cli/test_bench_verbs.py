@@ -1,0 +1,67 @@
+"""`rocketq bench` against a running cluster."""
+
+from __future__ import annotations
+
+import os
+
+from .conftest import RunCommand
+
+QUICK = ("--seconds", "1", "--warm-up", "0", "--connections", "2", "--in-flight", "4")
+
+
+def test_sends_are_measured_and_stay(rocketq: RunCommand, topic: str) -> None:
+    """Goal: the topic is made, what was counted is stored, and the figures are whole."""
+    said = rocketq("bench", "send", topic, *QUICK, "--queues", "2", "--pid", str(os.getpid()), "--json")
+    assert (said.code, said.err) == (0, "")
+    assert said.json["messages"] > 0
+    assert said.json["refused"] == 0
+    assert said.json["broker_cpu_us_per_message"] > 0
+    assert said.json["client_cpu_us_per_message"] > 0
+    assert 0 < said.json["p50_us"] <= said.json["p99_us"] <= said.json["max_us"]
+    assert rocketq("topic", "stats", topic, "--json").json["messages"] >= said.json["messages"]
+
+
+def test_batches_and_pulls_are_measured(rocketq: RunCommand, topic: str) -> None:
+    """Goal: a batch counts its messages, and pulls bring what was sent."""
+    sent = rocketq("bench", "send", topic, *QUICK, "--batch", "8", "--size", "64", "--json").json
+    assert sent["messages_per_s"] >= 7.9 * sent["requests_per_s"]
+    pulled = rocketq("bench", "consume", topic, *QUICK, "--pull-count", "16", "--json")
+    assert pulled.code == 0
+    assert pulled.json["messages"] > pulled.json["requests_per_s"] * pulled.json["seconds"]
+    text = rocketq("bench", "consume", topic, *QUICK).out
+    assert "messages/s" not in text
+    assert all(word in text for word in ("pulls of 32", "messages", "latency", "p99.9"))
+
+
+def test_a_count_ends_the_run(rocketq: RunCommand, topic: str) -> None:
+    """Goal: exactly so many messages are sent, in whole batches; pulls end when so many came."""
+    said = rocketq("bench", "send", topic, *QUICK, "--count", "100", "--batch", "8", "--json")
+    assert (said.code, said.json["messages"]) == (0, 104)
+    assert rocketq("topic", "stats", topic, "--json").json["messages"] == 104
+    pulled = rocketq("bench", "consume", topic, *QUICK, "--count", "1000", "--json")
+    assert pulled.code == 0
+    assert pulled.json["messages"] >= 1000
+
+
+def test_a_broker_of_this_host_needs_no_pid(rocketq: RunCommand, topic: str) -> None:
+    """Goal: its CPU is told because it listens here."""
+    said = rocketq("bench", "send", topic, *QUICK, "--count", "50", "--json")
+    assert said.json["broker_cpu_us_per_message"] > 0
+
+
+def test_what_cannot_be_measured_is_said(rocketq: RunCommand, topic: str) -> None:
+    """Goal: an empty topic, a process that is not here and a batch that no request holds, each with its exit code."""
+    rocketq("topic", "create", topic)
+    empty = rocketq("bench", "consume", topic, *QUICK)
+    assert (empty.code, "bench send" in empty.err) == (3, True)
+    assert rocketq("bench", "send", topic, *QUICK, "--pid", str(2**22 + 1)).code == 2
+    assert rocketq("bench", "send", topic, *QUICK, "--batch", "10000", "--size", "4000").code == 2
+
+
+def test_refused_sends_are_a_failure(rocketq: RunCommand, topic: str) -> None:
+    """Goal: a body that the broker does not take ends with 1 and the broker's own words."""
+    rocketq("topic", "create", topic)
+    said = rocketq("bench", "send", topic, *QUICK[:4], "--connections", "1", "--in-flight", "1", "--size", "5000000")
+    assert said.code == 1
+    assert "requests were refused, the first with" in said.err
+    assert "body" in said.err
