@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from rocketq.client import AsyncAdmin
-from rocketq.protocol.failures import TopicNotFound
 from tests.contract.client.producing import CASES, Needs, Target, run_case
 
 from .apache import ApacheBroker, ApacheNameServer, free_broker_port
+from .routes import await_route
 
 pytestmark = pytest.mark.interop
 
@@ -50,21 +48,11 @@ def target(
                     settings=SETTINGS | ({} if version.startswith("4.") else TIMERS),
                 )
                 stack.enter_context(broker)
-                asyncio.run(asyncio.wait_for(_routed(broker.nameserver.address), 60))
+                await_route(broker.nameserver.address)
                 running[version] = Target(broker.nameserver.address, HAS[version])
             return running[version]
 
         yield get
-
-
-async def _routed(name_servers: str) -> None:
-    async with AsyncAdmin(name_servers) as admin:
-        while True:
-            try:
-                await admin.topics.route("TBW102")
-                return
-            except TopicNotFound:
-                await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("name", CASES)
