@@ -17,18 +17,21 @@ from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.delay_service import DelayService
 from rocketq.broker.figures import Figures
 from rocketq.broker.filter_keeper import FilterKeeper
-from rocketq.broker.free_port import VIP_STEP, pick_port
+from rocketq.broker.free_port import REPLICATION_STEP, VIP_STEP, pick_port
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.handlers import membership
 from rocketq.broker.hot_feed import HotFeed, HotPorts
 from rocketq.broker.hot_routes import Routes
 from rocketq.broker.long_polling import RECHECK_MS, LongPolling
+from rocketq.broker.master_tables import CopyPorts
 from rocketq.broker.producer_groups import ProducerGroups
 from rocketq.broker.pushes import ChangeNotices
 from rocketq.broker.queue_locks import QueueLocks
 from rocketq.broker.registration import Registrar
+from rocketq.broker.replicas import MasterReplication, Replication, SlaveReplication
 from rocketq.broker.saved_answers import SavedAnswers
 from rocketq.broker.settings import Settings
+from rocketq.broker.slave_refusals import SlaveRefusals
 from rocketq.broker.state_keeper import StateKeeper
 from rocketq.broker.timer_service import TimerService
 from rocketq.broker.timers import Timers
@@ -55,6 +58,14 @@ _START_TRIES: Final = 5
 def kept_settings_path(root: Path) -> Path:
     """Where settings changed on request are kept when there is no config file."""
     return root / "config" / "broker.properties"
+
+
+def refuse_dledger(root: Path) -> None:
+    """A directory of DLedger's holds messages that we do not read: going on beside them would look like losing them."""
+    found = sorted(path.name for path in root.glob("dledger-*")) if root.is_dir() else []
+    if found:
+        reason = "is a log of DLedger, which cannot be read here: failover is haProtocol=fenced, with a log of its own"
+        raise StoreError(f"{root / found[0]} {reason}")
 
 
 class Broker:
@@ -106,11 +117,16 @@ class Broker:
                     raise
         await self.parts.registrar.start()
         self._start_timers()
+        if not self.config.is_slave:
+            self._start_deliveries()
+        log.info("broker %s serves at %s as %s", self.config.name, self.addr, self.config.role.value)
+
+    def _start_deliveries(self) -> None:
+        """What only a master does by itself: it writes."""
         self.parts.delays.start()
         if self.config.timer_enabled:
             self.parts.timer.start()
         self.parts.checks.start()
-        log.info("broker %s serves at %s", self.config.name, self.addr)
 
     async def stop(self, drain_ms: int = 3_000) -> None:
         """Clients hear of it first from the NameServers; requests under way are finished and answered."""
@@ -122,8 +138,12 @@ class Broker:
         await parts.timer.stop()
         await parts.registrar.stop()
         parts.polling.stop()
+        if self.config.is_slave:
+            await parts.replication.stop()
         await asyncio.gather(*(server.stop(drain_ms) for server in self._servers))
         await parts.checks.stop()
+        if not self.config.is_slave:
+            await parts.replication.stop()  # last, so that slaves have what was answered
         assert self._keeper is not None
         assert self._filter_keeper is not None
         try:
@@ -138,13 +158,18 @@ class Broker:
     # the start
 
     async def _start_at(self, port: int) -> None:
-        config = replace(self.config, port=port)
+        config = replace(self.config, port=port, ha_port=self.config.ha_port or port + REPLICATION_STEP)
         store = await self._open_store(config)
+        parts: wiring.Parts | None = None
         try:
             parts = self._assemble(config, store)
-            await asyncio.to_thread(parts.transactions.start)
+            if not config.is_slave:
+                await asyncio.to_thread(parts.transactions.start)
+            await parts.replication.start()
             await self._serve(parts)
         except BaseException:
+            if parts is not None:
+                await parts.replication.stop()
             for server in self._servers:
                 await server.stop(0)
             await asyncio.to_thread(store.close)
@@ -154,8 +179,11 @@ class Broker:
     async def _open_store(self, config: BrokerConfig) -> Store:
         """On another thread: recovery may take a while."""
         store_config = replace(self._store_config, store_host=Host.of(config.ip, config.port))
+        refuse_dledger(store_config.root)
         try:
-            return await asyncio.to_thread(Store.open, store_config, clock=self._clock)
+            store = await asyncio.to_thread(Store.open, store_config, clock=self._clock)
+            store.health.follows = "this broker is a slave" if config.is_slave else None
+            return store
         except OSError as error:
             raise StoreError(f"the store cannot be opened: {error}") from error
 
@@ -169,10 +197,16 @@ class Broker:
         producers: ProducerGroups[Connection] = ProducerGroups()
         consumers: ConsumerGroups[Connection] = ConsumerGroups()
         transactions = open_transactions(settings, topics, offsets, store, figures, clock)
+        groups = GroupTable()
+        topics.is_copy = groups.is_copy = config.is_slave
+        replication: Replication = MasterReplication(settings, store, clock)
+        if config.is_slave:
+            ports = CopyPorts(topics, groups, offsets, files, store)
+            replication = SlaveReplication(settings, ports, registrar, clock)
         parts = wiring.Parts(
             settings=settings,
             topics=topics,
-            groups=GroupTable(),
+            groups=groups,
             consumers=consumers,
             notices=ChangeNotices(consumers.members, asyncio.get_running_loop().call_later),
             filters=ConsumerFilters(config.bloom_geometry),
@@ -192,6 +226,7 @@ class Broker:
             registrar=registrar,
             transactions=transactions,
             checks=TransactionChecks(transactions, producers, store, settings, clock),
+            replication=replication,
         )
         self._keeper = StateKeeper(parts.files, topics, parts.groups, parts.offsets)
         self._keeper.load()
@@ -216,7 +251,8 @@ class Broker:
         wiring.bind_pulls(parts, SavedAnswers(main, self._keeper))
         self._servers = []
         for dispatcher, port in ((main, config.port), (vip, config.port + VIP_STEP)):
-            wiring.bind_all_but_pulls(parts, SavedAnswers(dispatcher, self._keeper))
+            registry = SlaveRefusals(SavedAnswers(dispatcher, self._keeper), parts.settings)
+            wiring.bind_all_but_pulls(parts, registry)
             dispatcher.guards = self.guards
             server = Server(dispatcher, limits=limits, tls=self._tls, feed=self._feed_of(parts, dispatcher))
             server.add_close_callback(self._disconnected)
@@ -259,7 +295,7 @@ class Broker:
             membership.disconnected(connection, wiring.membership_ports(self._parts))
 
     def _take_orders(self, orders: KeyValues) -> None:
-        if self._parts is not None:
+        if self._parts is not None and not self.config.is_slave:
             self._parts.topics.set_orders(orders.table, now_ms=self._clock.now_ms())
 
     def _settings_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
@@ -268,11 +304,11 @@ class Broker:
         parts.locks.life_ms = after.lock_life_ms
         for dispatcher in self._dispatchers:
             dispatcher.handlers_max = after.sends_waiting_max
-        if after.auto_create_topics and AUTO_CREATE_TOPIC not in parts.topics:
+        if after.auto_create_topics and not after.is_slave and AUTO_CREATE_TOPIC not in parts.topics:
             rules = after.topic_rules(len(parts.store.config.delays_ms))
             template = [topic for topic in builtin_topics(rules) if topic.topic == AUTO_CREATE_TOPIC]
             parts.topics.put(*template, now_ms=self._clock.now_ms())
-        if before.perm != after.perm:
+        if before.perm != after.perm and not after.is_slave:
             parts.topics.touch(self._clock.now_ms())
         if before.name_servers != after.name_servers:
             parts.registrar.announce()

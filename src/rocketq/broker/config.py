@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import ipaddress
 import re
 import socket
@@ -24,17 +25,14 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "adminBrokerThreadPoolNums": "16",
     "aclEnable": "false",
     "bitMapLengthConsumeQueueExt": "112",
-    "brokerIP2": "",
-    "brokerRole": "ASYNC_MASTER",
     "clientCallbackExecutorThreads": "2",
     "clientManageThreadPoolNums": "32",
     "consumerManageThreadPoolNums": "32",
     "diskFallRecorded": "true",
     "endTransactionThreadPoolNums": "24",
     "fetchNamesrvAddrByAddressServer": "false",
+    "enableDLegerCommitLog": "false",
     "filterServerNums": "0",
-    "haListenPort": "0",
-    "haSendHeartbeatInterval": "5000",
     "heartbeatThreadPoolNums": "2",
     "listenPortOfVip": "",
     "messageStorePlugIn": "",
@@ -52,6 +50,12 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 """Keys that Apache's brokers or tools know and that change nothing here; they are shown and never warned about."""
 
 
+class BrokerRole(enum.Enum):
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
 def option(key: str, default: Any) -> Any:
     """A field that Apache's broker.conf calls `key`."""
     return field(default=default, metadata={"key": key})
@@ -67,6 +71,7 @@ class BrokerConfig:
     cluster: str = option("brokerClusterName", "DefaultCluster")
     name: str = option("brokerName", "")
     broker_id: int = option("brokerId", 0)
+    role: BrokerRole = option("brokerRole", BrokerRole.ASYNC_MASTER)
     name_servers: str = option("namesrvAddr", "")
     perm: int = option("brokerPermission", 6)
     region: str = option("regionId", "DefaultRegion")
@@ -106,6 +111,20 @@ class BrokerConfig:
     cold_bytes_max: int = option("cgColdReadThreshold", 3 << 20)
     cold_bytes_max_all: int = option("globalColdReadThreshold", 100 << 20)
 
+    ha_protocol: str = option("haProtocol", "classic")
+    ha_ip: str = option("brokerIP2", "")
+    ha_port: int = option("haListenPort", 0)
+    ha_master_addr: str = option("haMasterAddress", "")
+    ha_heartbeat_ms: int = option("haSendHeartbeatInterval", 5_000)
+    ha_silence_ms_max: int = option("haHousekeepingInterval", 20_000)
+    ha_retry_ms: int = option("haReconnectInterval", 5_000)
+    ha_batch_bytes: int = option("haTransferBatchSize", 32 << 10)
+    ha_behind_bytes_max: int = option("haSlaveFallbehindMax", 256 << 20)
+    ha_from_last_file: bool = option("syncFromLastFile", False)
+    slave_timeout_ms: int = option("slaveTimeout", 3_000)
+    slave_table_interval_ms: int = option("slaveTableSyncInterval", 10_000)
+    slave_offset_check: bool = option("offsetCheckInSlave", False)
+
     property_filter: bool = option("enablePropertyFilter", False)
     retry_filter: bool = option("filterSupportRetry", False)
     filter_bitmaps: bool = option("enableCalcFilterBitMap", False)
@@ -129,9 +148,19 @@ class BrokerConfig:
             object.__setattr__(self, "name", _legal_name(socket.gethostname()))
         if not self.ip:
             object.__setattr__(self, "ip", _address_for(self.host))
+        if not self.ha_ip:
+            object.__setattr__(self, "ha_ip", self.ip)
         for valid, what in (
             (self.port == 0 or 2 < self.port < 0xFFFF, f"listenPort {self.port} is outside 3..65534"),
-            (self.broker_id == 0, "brokerId must be 0: replicas are not there yet"),
+            (self.is_slave or self.broker_id == 0, f"brokerId {self.broker_id} is a slave's: set brokerRole=SLAVE too"),
+            (not self.is_slave or self.broker_id > 0, "brokerRole SLAVE needs a brokerId above 0"),
+            (self.ha_protocol == "classic", f"haProtocol={self.ha_protocol}: only classic is there in this version"),
+            (self.ha_port <= 0xFFFF, f"haListenPort {self.ha_port} is no port"),
+            (self.ha_batch_bytes > 0, "haTransferBatchSize must be above 0"),
+            (self.ha_heartbeat_ms > 0, "haSendHeartbeatInterval must be above 0"),
+            (self.ha_retry_ms > 0, "haReconnectInterval must be above 0"),
+            (self.slave_table_interval_ms > 0, "slaveTableSyncInterval must be above 0"),
+            (self.ha_silence_ms_max > self.ha_heartbeat_ms, "haHousekeepingInterval is below haSendHeartbeatInterval"),
             (self.default_queue_count > 0, "defaultTopicQueueNums must be above 0"),
             (self.idle_seconds > 0, "serverChannelMaxIdleTimeSeconds must be above 0"),
             (self.transaction_check_interval_ms > 0, "transactionCheckInterval must be above 0"),
@@ -140,6 +169,7 @@ class BrokerConfig:
             (self.filter_groups_expected > 0, "expectConsumerNumUseFilter must be above 0"),
             (0 < self.filter_error_percent_max < 100, "maxErrorRateOfBloomFilter must be within 1..99"),
             (_is_address(self.ip), f"brokerIP1 {self.ip!r} is not an IP address"),
+            (_is_address(self.ha_ip), f"brokerIP2 {self.ha_ip!r} is not an IP address"),
         ):
             if not valid:
                 raise ConfigError(what)
@@ -151,14 +181,17 @@ class BrokerConfig:
     @classmethod
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> BrokerConfig:
         """From Apache's keys; others are left to the caller (`unknown_keys`). `given` wins."""
-        role = settings.get("brokerRole", "ASYNC_MASTER").strip()
-        if role != "ASYNC_MASTER":
-            raise ConfigError(f"brokerRole {role}: replication is not there yet, only ASYNC_MASTER is")
+        if settings.get("enableDLegerCommitLog", "").strip().lower() == "true":
+            raise ConfigError("enableDLegerCommitLog=true: there is no DLedger here, failover is haProtocol=fenced")
         return cls(**(parse_settings(settings) | given))
 
     def to_java(self) -> dict[str, str]:
         """Every key with its value, as texts."""
         return {item.metadata["key"]: to_text(getattr(self, item.name)) for item in fields(self)}
+
+    @property
+    def is_slave(self) -> bool:
+        return self.role is BrokerRole.SLAVE
 
     @property
     def name_server_addrs(self) -> tuple[str, ...]:

@@ -19,6 +19,13 @@ class OffsetTable:
     def load(self, saved: ConsumerOffsets) -> None:
         self._offsets = {key: dict(queues) for key, queues in saved.offsets.items()}
 
+    def take_over(self, others: ConsumerOffsets) -> None:
+        """The master's offsets replace ours; what it does not know stays."""
+        changed = {key: queues for key, queues in others.offsets.items() if self._offsets.get(key) != queues}
+        for key, queues in changed.items():
+            self._offsets[key] = self._offsets.get(key, {}) | queues
+        self.changes += len(changed)
+
     def snapshot(self) -> ConsumerOffsets:
         return ConsumerOffsets(offsets={key: dict(queues) for key, queues in self._offsets.items()})
 

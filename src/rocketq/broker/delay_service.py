@@ -34,6 +34,7 @@ class DelayService:
         self._saved: dict[int, int] = {}
         self._saving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._has_run = False
         self._progress = DeliveryProgress(store)
         self._redeliverer = Redeliverer(store, may_deliver_to=lambda topic: topic not in _NEVER_TO)
         self._cursors = DelayCursors(store.config.delays_ms, self._load())
@@ -52,6 +53,8 @@ class DelayService:
     # running
 
     def start(self) -> None:
+        """From where the file says now: on a slave its master's word was written there meanwhile."""
+        self._cursors, self._has_run = DelayCursors(self._store.config.delays_ms, self._load()), True
         for queue in self._store.queues.of_topic(SCHEDULE_TOPIC):
             self._cursors.add_level(queue.queue_id + 1)
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -121,7 +124,7 @@ class DelayService:
         """On a thread of its own: what was delivered is on disk before the file says so."""
         async with self._saving:
             offsets = self._cursors.offsets()
-            if offsets != self._saved and self._store.health.broken is None:
+            if self._has_run and offsets != self._saved and self._store.health.broken is None:
                 await asyncio.to_thread(self._save, offsets)
 
     def _save(self, offsets: dict[int, int]) -> None:

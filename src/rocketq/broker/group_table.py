@@ -30,6 +30,8 @@ class GroupTable:
         self._groups = {name: GroupConfig(group=name) for name in BUILTIN_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}  # by group and topic, the permissions that were taken away
         self.data_version = DataVersion()
+        self.is_copy = False
+        """A slave's table: only its master's replaces it; groups it does not know are served as new ones are."""
         self.listeners: list[GroupListener] = []
 
     def load(self, table: GroupConfigTable) -> None:
@@ -37,6 +39,13 @@ class GroupTable:
         self._groups |= table.groups
         self._forbidden = {group: dict(topics) for group, topics in (table.forbidden or {}).items()}
         self.data_version = table.data_version
+
+    def replace(self, table: GroupConfigTable) -> None:
+        """Become the master's table, with its version."""
+        self._groups = dict(table.groups)
+        self._forbidden = {group: dict(topics) for group, topics in (table.forbidden or {}).items()}
+        self.data_version = table.data_version
+        self._tell()
 
     def snapshot(self) -> GroupConfigTable:
         forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
@@ -54,7 +63,8 @@ class GroupTable:
         if known is not None or not (auto_create or group.startswith(SYSTEM_GROUP_PREFIX)) or group_fault(group):
             return known
         fresh = GroupConfig(group=group)
-        self.put(fresh, now_ms=now_ms)
+        if not self.is_copy:
+            self.put(fresh, now_ms=now_ms)
         return fresh
 
     def put(self, *groups: GroupConfig, now_ms: int) -> None:
@@ -86,5 +96,8 @@ class GroupTable:
 
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
+        self._tell()
+
+    def _tell(self) -> None:
         for listener in self.listeners:
             listener()

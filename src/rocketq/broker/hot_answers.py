@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from rocketq.broker.safety import SLAVE_REASONS
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.frame import FrameDecoder, encode_command
 from rocketq.remoting import Connection, Dispatcher
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import AppendStatus, FlushType, Store
+from rocketq.store.flush import FlushGate, ReplicaGate
 
 Link = TypeVar("Link")
+
+_SLAVE_CODES: Final = {
+    AppendStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    AppendStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +82,9 @@ class HeldAnswers(Generic[Link]):
 class AnswerGate:
     """Sends answers when the store acknowledges what they are about; after its patience they say that it did not.
 
-    `notify` may be called by any thread, whenever `Store.acknowledged_to` may have moved; everything else belongs to
-    the loop's. The dispatcher is told how much is held, so that it counts, and a server that stops waits for it.
+    Those that no slave can be expected for say so, and wait for the disk alone. `notify` may be called by any thread,
+    whenever `Store.acknowledged_to` may have moved; everything else belongs to the loop's. The dispatcher is told how
+    much is held, so that it counts, and a server that stops waits for it.
     """
 
     def __init__(self, store: Store, clock: Clock, dispatcher: Dispatcher) -> None:
@@ -83,68 +92,112 @@ class AnswerGate:
         self._clock = clock
         self._dispatcher = dispatcher
         self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
         self._held: HeldAnswers[Connection] = HeldAnswers()
+        self._for_disk: HeldAnswers[Connection] = HeldAnswers()
         self._notified = False
         self._lost = False
-        self._asked: object = None
+        self._asked: dict[FlushGate, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
 
     def __len__(self) -> int:
         """How many requests wait."""
-        return self._held.count
+        return self._held.count + self._for_disk.count
 
     def hold(self, connection: Connection, data: bytes, count: int, log_end: int) -> None:
         """Send these answers to `count` requests once everything up to `log_end` is acknowledged."""
-        deadline_ms = self._clock.monotonic_ms() + self._store.config.sync_flush_timeout_ms
-        self._held.hold(HeldAnswer(log_end, deadline_ms, connection, data, count))
+        store, held = self._store, self._held
+        slaves = store.replica_gate
+        deadline_ms = self._clock.monotonic_ms() + self._patience_ms(slaves)
+        if slaves is not None and not slaves.is_available(log_end):
+            data, held = _without_slave(data, AppendStatus.SLAVE_NOT_AVAILABLE), self._for_disk
+            if store.visible_to >= log_end:
+                connection.write(data)
+                return
+        held.hold(HeldAnswer(log_end, deadline_ms, connection, data, count))
         if self._emptied is None:
             self._emptied = asyncio.Event()
             self._dispatcher.wait_for(self._emptied.wait())
         self._ask()
+
+    def _patience_ms(self, slaves: ReplicaGate | None) -> int:
+        config = self._store.config
+        disk_ms = config.sync_flush_timeout_ms if config.flush_type is FlushType.SYNC_FLUSH or slaves is None else 0
+        return max(disk_ms, 0 if slaves is None else slaves.timeout_ms)
 
     def notify(self, reached: bool = True) -> None:
         """Look again, soon; with False what is waited for will never come."""
         self._lost |= not reached
         if not self._notified:
             self._notified = True
+            own = threading.get_ident() == self._thread_id
             with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
-                self._loop.call_soon_threadsafe(self._look)
+                (self._loop.call_soon if own else self._loop.call_soon_threadsafe)(self._look)
 
     def _look(self) -> None:
-        self._notified, self._asked = False, None
-        _send(self._held.reached(self._store.acknowledged_to))
+        self._notified = False
+        self._asked = {gate: log_end for gate, log_end in self._asked.items() if gate.position < log_end}
+        _send([*self._held.reached(self._store.acknowledged_to), *self._for_disk.reached(self._store.visible_to)])
         if self._lost:
             self._lost = False
-            self._fail(self._held.all())
+            self._asked.clear()
+            self._fail(self._held.all(), self._for_disk.all())
         self._ask()
 
     def _ask(self) -> None:
-        """Be told when the first is on disk; whoever makes it safe elsewhere calls `notify`."""
-        self._dispatcher.held_count = self._held.count
-        if not self._held:
+        """Be told when the first is on disk, or on a slave; whoever makes it safe elsewhere calls `notify`."""
+        self._dispatcher.held_count = len(self)
+        if not self._held and not self._for_disk:
             if self._emptied is not None:
                 self._emptied.set()
                 self._emptied = None
             return
-        gate, log_end = self._store.gate, self._held.first.log_end
-        if self._store.acknowledged_to >= log_end:
-            self.notify()
-        elif self._asked is not gate and gate.position < log_end:
-            self._asked = gate
-            gate.hold(log_end, self.notify)
+        store = self._store
+        for held, safe_to, gates in (
+            (self._held, store.acknowledged_to, (store.gate, store.replica_gate)),
+            (self._for_disk, store.visible_to, (store.gate,)),
+        ):
+            if held and safe_to >= held.first.log_end:
+                self.notify()
+            elif held:
+                self._ask_gates(held.first.log_end, gates)
         if self._timer is None:
-            wait_ms = max(0, self._held.first.deadline_ms - self._clock.monotonic_ms())
+            deadline_ms = min(held.first.deadline_ms for held in (self._held, self._for_disk) if held)
+            wait_ms = max(0, deadline_ms - self._clock.monotonic_ms())
             self._timer = self._loop.call_later(wait_ms / 1000, self._on_timer)
+
+    def _ask_gates(self, log_end: int, gates: Iterable[FlushGate | None]) -> None:
+        """Each once for the same position: it calls back when it gets there. What the disk has is of no interest to
+        those who do not wait for it."""
+        durable_to = self._store.durable_to
+        for gate in gates:
+            if gate is None or (gate is self._store.gate and durable_to >= log_end):
+                continue
+            if gate.position < log_end and self._asked.get(gate, -1) < log_end:
+                self._asked[gate] = log_end
+                gate.hold(log_end, self.notify)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._fail(self._held.late(self._clock.monotonic_ms()))
+        now_ms = self._clock.monotonic_ms()
+        self._fail(self._held.late(now_ms), self._for_disk.late(now_ms))
         self._ask()
 
-    def _fail(self, answers: list[HeldAnswer[Connection]]) -> None:
+    def _fail(self, answers: list[HeldAnswer[Connection]], for_disk: list[HeldAnswer[Connection]]) -> None:
+        """Whatever else is missing, a slave's word is what is told."""
         reason = self._store.refusal or "the disk did not take the message in time"
-        _send(replace(answer, data=_as_timed_out(answer.data, reason)) for answer in answers)
+        slaves = self._store.replica_gate
+        failed = [
+            replace(
+                answer,
+                data=_with_code(answer.data, ResponseCode.FLUSH_DISK_TIMEOUT, reason)
+                if slaves is None or slaves.position >= answer.log_end
+                else _without_slave(answer.data, AppendStatus.FLUSH_SLAVE_TIMEOUT),
+            )
+            for answer in answers
+        ]
+        _send([*failed, *for_disk])
 
 
 def _send(answers: Iterable[HeldAnswer[Connection]]) -> None:
@@ -156,9 +209,13 @@ def _send(answers: Iterable[HeldAnswer[Connection]]) -> None:
         connection.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
-def _as_timed_out(data: bytes, reason: str) -> bytes:
-    """The same answers, of messages that are stored but perhaps not on disk."""
-    code = ResponseCode.FLUSH_DISK_TIMEOUT
+def _without_slave(data: bytes, status: AppendStatus) -> bytes:
+    code = _SLAVE_CODES[status]
+    return _with_code(data, code, SLAVE_REASONS[status])
+
+
+def _with_code(data: bytes, code: ResponseCode, reason: str) -> bytes:
+    """The same answers, of messages that are stored but not as safe as they should be."""
     return b"".join(
         encode_command(replace(answer, code=code, remark=reason, json_members=None))
         for answer in FrameDecoder().feed(data)

@@ -13,6 +13,7 @@ from rocketq.broker.figures import Figures
 from rocketq.broker.hot_answers import AnswerGate
 from rocketq.broker.hot_routes import Routes
 from rocketq.broker.hot_templates import pull_templates, send_templates
+from rocketq.broker.safety import must_wait
 from rocketq.errors import RemoteProtocolError
 from rocketq.kernel.hot_frames import HotFrames
 from rocketq.kernel.pull_frames import PullFrames, PullLimits, PullRoute
@@ -25,7 +26,6 @@ from rocketq.protocol.frame import FRAME_BYTES_MAX, FrameDecoder
 from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection, Dispatcher
 from rocketq.runtime.clock import Clock
-from rocketq.store import FlushType
 
 REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames are the decoder's, so that they are copied once
 _HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
@@ -74,6 +74,7 @@ class HotFeed:
         self._queues_removed = 0
         self._broker_config: object = None
         self._store_config: object = None
+        self._replica_gate: object = None
         self._may_pull = self._may_send = False
         self._accept_sends_from_ms = 0
         self._loop = asyncio.get_running_loop()
@@ -119,7 +120,11 @@ class HotFeed:
             return False
         if refusal is not None and self._store.health.closed is not None:
             return False
-        if self._broker_config is not self._routes.settings.config or self._store_config is not self._store.config:
+        if (
+            self._broker_config is not self._routes.settings.config
+            or self._store_config is not self._store.config
+            or self._replica_gate is not self._store.replica_gate
+        ):
             self._configure()
         frames.pulls.open = self._may_pull
         frames.sends.open = opens = self._may_send and refusal is None and now_ms >= self._accept_sends_from_ms
@@ -205,7 +210,8 @@ class HotFeed:
         ports.figures.pulled(wanted.topic, wanted.group, route.count, route.size_bytes, 0, route.times)
         for queue_id, offset in route.positions.items():
             ports.positions.put(wanted.group, wanted.topic, queue_id, offset)
-        for queue_id, offset in route.commits.items():
+        commits = {} if self._routes.settings.config.is_slave else route.commits
+        for queue_id, offset in commits.items():
             ports.offsets.commit(wanted.group, wanted.topic, queue_id, offset)
         route.positions.clear()
         route.commits.clear()
@@ -252,7 +258,7 @@ class HotFeed:
             self._topics_version, self._queues_removed = version, removed
             frames.sends.clear_routes()
             frames.pulls.clear_routes()
-        if self._store_config is not self._store.config:
+        if self._store_config is not self._store.config or self._replica_gate is not self._store.replica_gate:
             self._configure()
         if self._store.health.closed is not None:  # by another thread, while this one waited for the lock
             frames.sends.open = frames.pulls.open = False
@@ -260,14 +266,14 @@ class HotFeed:
         return frames
 
     def _configure(self) -> None:
-        """Settings of the broker or its store are others than before."""
+        """Settings of the broker or its store, or who an answer waits for, are others than before."""
         frames, config, store = self._frames, self._routes.settings.config, self._store.config
-        self._broker_config, self._store_config = config, store
+        self._broker_config, self._store_config, self._replica_gate = config, store, self._store.replica_gate
         self._may_pull = self._serves_pulls and bool(config.perm & Perm.READ) and not config.cold_flow_control
-        self._may_send = bool(config.perm & Perm.WRITE and config.cluster)
+        self._may_send = bool(config.perm & Perm.WRITE and config.cluster) and not config.is_slave
         self._accept_sends_from_ms = config.accept_sends_from_ms
         frames.sends.set_templates(send_templates(config.region, config.trace_on))
-        frames.sends.durable = store.flush_type is FlushType.SYNC_FLUSH
+        frames.sends.durable = must_wait(self._store)
         frames.sends.indexed = store.index_enabled
         frames.sends.body_bytes_max = store.message_bytes_max
         frames.pulls.limits = PullLimits(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from rocketq.broker.free_port import REPLICATION_STEP
 from rocketq.broker.settings import Settings
 from rocketq.broker.topic_table import TopicTable
 from rocketq.errors import RocketQError
@@ -39,6 +40,8 @@ _READ_WRITE: Final = int(Perm.READ | Perm.WRITE)
 
 OrdersListener = Callable[[KeyValues], None]
 """Told the ordered topics of all NameServers together."""
+MasterListener = Callable[[str, str | None], None]
+"""Told where a slave's master is, and where it can be followed, whenever a NameServer says so."""
 
 
 class Registrations:
@@ -57,7 +60,7 @@ class Registrations:
             broker_name=config.name,
             broker_addr=self._addr,
             cluster=config.cluster,
-            ha_addr=join_addr(config.ip, config.port + 1),
+            ha_addr=join_addr(config.ha_ip, config.ha_port or config.port + REPLICATION_STEP),
             broker_id=config.broker_id,
             compressed=compressed,
             body_crc=body_crc(body),
@@ -88,12 +91,12 @@ class NameServerLink:
     a NameServer that does not answer holds up no other."""
 
     def __init__(
-        self, addr: str, pool: ConnectionPool, registrations: Registrations, on_orders: Callable[[bytes], None]
+        self, addr: str, pool: ConnectionPool, registrations: Registrations, on_answer: Callable[[Command], None]
     ) -> None:
         self.addr = addr
         self._pool = pool
         self._registrations = registrations
-        self._on_orders = on_orders
+        self._on_answer = on_answer
         self._wanted = asyncio.Event()
         self._reachable = True
         self.first_round = asyncio.Event()
@@ -133,7 +136,7 @@ class NameServerLink:
                 return True
             answer = await self._send(self._registrations.register())
             if answer is not None:
-                self._on_orders(answer.body)
+                self._on_answer(answer)
             return answer is not None
         except Exception:  # the link outlives a round that failed
             log.exception("registering with %s failed", self.addr)
@@ -178,6 +181,7 @@ class Registrar:
     def __init__(self, settings: Settings, topics: TopicTable, *, on_orders: OrdersListener) -> None:
         self._registrations = Registrations(settings, topics)
         self._on_orders = on_orders
+        self.on_master: MasterListener = lambda addr, ha_addr: None
         self._pool = ConnectionPool()
         self._pool.add_close_callback(self._lost)
         self._links: dict[str, NameServerLink] = {}
@@ -222,11 +226,19 @@ class Registrar:
         addrs = self._registrations.settings.config.name_server_addrs
         for addr in addrs:
             if addr not in self._links:
-                take_orders = partial(self._take_orders, addr)
-                self._links[addr] = NameServerLink(addr, self._pool, self._registrations, take_orders)
+                self._links[addr] = NameServerLink(addr, self._pool, self._registrations, partial(self._heard, addr))
         for addr in [addr for addr in self._links if addr not in addrs]:
             self._links.pop(addr).cancel()
             self._orders.pop(addr, None)
+
+    def _heard(self, addr: str, answer: Command) -> None:
+        """A slave is told its master; a master, which of its topics are ordered."""
+        if not self._registrations.settings.config.is_slave:
+            self._take_orders(addr, answer.body)
+            return
+        told = headers.RegisterBrokerResponse.decode(answer.ext_fields)
+        if told.master_addr:
+            self.on_master(told.master_addr, told.ha_addr)
 
     def _take_orders(self, addr: str, body: bytes) -> None:
         """Of all NameServers together: were each heard alone, two that differ would never come to rest."""

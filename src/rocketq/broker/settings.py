@@ -32,9 +32,13 @@ FIXED_KEYS: Final = frozenset(
         "bindAddress",
         "brokerClusterName",
         "brokerIP1",
+        "brokerIP2",
         "brokerId",
         "brokerName",
         "brokerRole",
+        "enableDLegerCommitLog",
+        "haListenPort",
+        "haProtocol",
         "listenPort",
         "serverChannelMaxIdleTimeSeconds",
         "storePathCommitLog",
@@ -75,7 +79,6 @@ class Settings:
             **WITHOUT_EFFECT,
             "storePathRootDir": str(store.root),
             "storePathCommitLog": str(store.log_dir),
-            "haListenPort": str(config.port + 1),
             "brokerConfigPath": str(path),
         }
         self.listeners: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
@@ -100,14 +103,17 @@ class Settings:
         if unknown := unknown_keys(changes):
             log.warning("unknown settings are ignored: %s", describe_unknown(unknown))
         known = {key: text for key, text in changes.items() if key not in unknown}
+        _refuse_fixed({key for key in known if key in FIXED_KEYS or key.startswith(TLS_PREFIX)})
         config, store = replace(self.config, **parse_settings(known)), self._store.with_java(known)
-        fixed = {key for key, live in self._store.changed_to(store).items() if not live}
-        fixed |= {key for key in known if key in FIXED_KEYS or key.startswith(TLS_PREFIX)}
-        if fixed:
-            remark = f"{', '.join(sorted(fixed))} cannot be changed while running: change the config file and restart"
-            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        _refuse_fixed({key for key, live in self._store.changed_to(store).items() if not live})
         return _Change(known, config, store)
 
     def _keep(self, known: Mapping[str, str]) -> None:
         kept = parse_config(self._path.read_text(encoding="utf-8")) if self._path.exists() else {}
         Disk().replace(self._path, format_config(kept | dict(known)).encode())
+
+
+def _refuse_fixed(keys: set[str]) -> None:
+    if keys:
+        remark = f"{', '.join(sorted(keys))} cannot be changed while running: change the config file and restart"
+        raise Refusal(ResponseCode.NO_PERMISSION, remark)

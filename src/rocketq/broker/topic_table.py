@@ -74,12 +74,20 @@ class TopicTable:
         self._own_system = frozenset(self._topics)
         self._going: set[str] = set()
         self.data_version = DataVersion()
+        self.is_copy = False
+        """A slave's table: only its master's replaces it, and nothing comes to be here by itself."""
         self.listeners: list[TopicListener] = []
 
     def load(self, table: TopicConfigTable) -> None:
         """What was saved wins over what is built in."""
         self._topics |= table.topics
         self.data_version = table.data_version
+
+    def replace(self, table: TopicConfigTable) -> None:
+        """Become the master's table, with its version."""
+        self._topics = dict(table.topics)
+        self.data_version = table.data_version
+        self._tell()
 
     def snapshot(self) -> TopicConfigTable:
         return TopicConfigTable(data_version=self.data_version, topics=dict(self._topics))
@@ -159,10 +167,14 @@ class TopicTable:
         self._changed(now_ms)
 
     def _create(self, topic: TopicConfig, now_ms: int) -> TopicConfig:
-        self.put(topic, now_ms=now_ms)
+        if not self.is_copy:
+            self.put(topic, now_ms=now_ms)
         return topic
 
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
+        self._tell()
+
+    def _tell(self) -> None:
         for listener in self.listeners:
             listener()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -36,11 +36,14 @@ class MasterFollower:
         clock: Clock,
         master_addr: Callable[[], str | None],
         rules: Callable[[], FollowRules] = FollowRules,
+        why_not: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
+        """`why_not` is asked before every connection; what it says keeps us from making one."""
         self._store = store
         self._clock = clock
         self._master_addr = master_addr
         self._rules = rules
+        self._why_not = why_not
         self._task: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
         self._failure = ""
@@ -82,6 +85,9 @@ class MasterFollower:
 
     async def _follow(self, addr: str) -> str:
         """Connect and stay connected; why it ended."""
+        refused = None if self._why_not is None else await self._why_not()
+        if refused is not None:
+            return refused
         host, port = split_addr(addr)
         loop = asyncio.get_running_loop()
         connection = FollowerConnection(self._store, self._clock, addr, self._rules().times)

@@ -16,7 +16,7 @@ from rocketq.replication.classic_master import Feeding, LogExtent, ReplicaAcks
 from rocketq.replication.classic_slave import StreamTimes
 from rocketq.runtime.clock import Clock
 from rocketq.store import Store
-from rocketq.store.flush import FlushGate
+from rocketq.store.flush import ReplicaGate
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ class ListenerRules:
     times: StreamTimes = field(default_factory=StreamTimes)
     batch_bytes: int = 32 << 10
     behind_bytes_max: int = 256 << 20
+    timeout_ms: int = 3_000
+    """How long an answer waits for a slave."""
     from_last_file: bool = False
 
 
@@ -47,7 +49,7 @@ class ReplicaListener:
         self._timer: asyncio.TimerHandle | None = None
         self._woken = False
         self.acks = ReplicaAcks(rules().behind_bytes_max)
-        self.gate = FlushGate(0)
+        self.gate = ReplicaGate(self.acks.is_available, lambda: rules().timeout_ms)
         self.links: set[ReplicaConnection] = set()
         self.port = 0
 
@@ -69,10 +71,6 @@ class ReplicaListener:
         for link in list(self.links):
             link.close()
         self.gate.shut()
-
-    def is_available(self, log_end: int) -> bool:
-        """Whether a slave can be waited for."""
-        return self.acks.is_available(log_end)
 
     @property
     def rules(self) -> ListenerRules:

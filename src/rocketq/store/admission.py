@@ -28,10 +28,11 @@ class Health:
         self.closed: str | None = "the store is not open yet"
         self.broken: str | None = None
         self.disk_full: str | None = None
+        self.follows: str | None = None
 
     @property
     def refusal(self) -> str | None:
-        return self.closed or self.broken or self.disk_full
+        return self.closed or self.broken or self.follows or self.disk_full
 
     def stop_writing(self, reason: str) -> None:
         """Something failed that must not be written over; reading goes on."""

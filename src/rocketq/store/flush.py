@@ -61,3 +61,17 @@ class FlushGate:
             self._changed.notify_all()
         for callback in due:
             callback(False)
+
+
+class ReplicaGate(FlushGate):
+    """Positions that replicas have reached, with what those who answer need to know about waiting for them."""
+
+    def __init__(self, is_available: Callable[[int], bool], timeout_ms: Callable[[], int]) -> None:
+        super().__init__(0)
+        self.is_available = is_available
+        """Whether there is anybody who may reach this position in time."""
+        self._timeout_ms = timeout_ms
+
+    @property
+    def timeout_ms(self) -> int:
+        return self._timeout_ms()

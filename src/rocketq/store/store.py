@@ -22,7 +22,7 @@ from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import FlushType, StoreConfig
 from rocketq.store.disk import Disk
 from rocketq.store.dispatch import Dispatcher
-from rocketq.store.flush import FlushGate
+from rocketq.store.flush import FlushGate, ReplicaGate
 from rocketq.store.flusher import Flusher
 from rocketq.store.index import Index
 from rocketq.store.index_rebuild import IndexRebuild
@@ -82,7 +82,7 @@ class Store(Lookups):
         self.report = RecoveryReport()
         self._directory_lock: DirectoryLock | None = None
         self._confirmed_to: int | None = None
-        self.replica_gate: FlushGate | None = None
+        self.replica_gate: ReplicaGate | None = None
         """Where those wait who want a replica to have a position; None when no answer depends on one."""
         self._rebuild: IndexRebuild | None = None
         self._rebuild_thread: threading.Thread | None = None

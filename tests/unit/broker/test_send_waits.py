@@ -11,7 +11,8 @@ from tests.unit.store.kit import open_store
 from rocketq.broker.config import BrokerConfig
 from rocketq.broker.figures import Figures
 from rocketq.broker.group_table import GroupTable
-from rocketq.broker.handlers.sends import SendPlan, SendPorts, _append_durably, is_durable
+from rocketq.broker.handlers.sends import SendPlan, SendPorts, _append_safely
+from rocketq.broker.safety import is_durable
 from rocketq.broker.settings import Settings
 from rocketq.broker.topic_table import TopicTable
 from rocketq.model import NewMessage
@@ -36,12 +37,12 @@ def test_a_request_that_waited_too_long_is_told_so_and_not_stored(tmp_path: Path
         mine = ports(store, clock, tmp_path)
         clock.advance(201)
         with pytest.raises(Refusal) as refused:
-            asyncio.run(_append_durably(PLAN, mine, 0))
+            asyncio.run(_append_safely(PLAN, mine, 0))
         assert refused.value.code == 2
         assert refused.value.remark.startswith("[TIMEOUT_CLEAN_QUEUE]")
         assert store.max_offset("T", 0) == 0
         patient = ports(store, clock, tmp_path, fast_failure=False)
-        assert asyncio.run(_append_durably(PLAN, patient, 0)).code == 0
+        assert asyncio.run(_append_safely(PLAN, patient, 0)).code == 0
         assert store.max_offset("T", 0) == 1
 
 

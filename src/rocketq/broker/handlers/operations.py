@@ -30,6 +30,7 @@ class OperationPorts:
     delay_offsets: Callable[[], DelayOffsets]
     store: Store
     clock: Clock
+    replication: Callable[[], ReplicationState]
 
 
 handlers: Handlers[OperationPorts] = Handlers()
@@ -95,8 +96,7 @@ async def set_read_mode(request: Request[ReadModeRequest], ports: OperationPorts
 
 @handlers.on(RequestCode.GET_BROKER_HA_STATUS)
 def replication_state(request: Request[None], ports: OperationPorts) -> Reply:
-    """A master without replicas: there are none yet."""
-    return Reply(body=ReplicationState(log_end=ports.store.log_end))
+    return Reply(body=ports.replication())
 
 
 @handlers.on(RequestCode.RESET_MASTER_FLUSH_OFFSET)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rocketq.broker.cold_reads import ColdReads
+from rocketq.broker.config import BrokerConfig
 from rocketq.broker.consumer_filters import ConsumerFilters
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
@@ -81,7 +82,7 @@ def pull(request: Request[PullRequest], ports: PullPorts) -> Reply | None:
     plan = _admit(request, ports)
     _refuse_too_cold(header, ports)
     found = _read(header, plan, header.queue_offset, ports)
-    if header.flags & PullFlag.COMMIT_OFFSET:
+    if header.flags & PullFlag.COMMIT_OFFSET and not ports.settings.config.is_slave:
         ports.offsets.commit(header.group, header.topic, header.queue_id, header.commit_offset)
     if _code(found, header.queue_offset) == ResponseCode.PULL_NOT_FOUND and header.flags & PullFlag.HOLD:
         if ports.polling.hold(_held(request, ports)):
@@ -214,6 +215,7 @@ def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPor
         tag_codes=plan.filter.tag_codes,
         extension_filter=plan.filter.extensions,
         record_filter=plan.filter.records,
+        correct_offset=_corrects(config),
     )
     now_ms = ports.clock.monotonic_ms()
     took_ms = now_ms - began_ms
@@ -221,6 +223,11 @@ def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPor
         ports.cold_reads.count(header.group, len(found.records), now_ms)
     ports.figures.pulled(header.topic, header.group, found.count, len(found.records), took_ms)
     return found
+
+
+def _corrects(config: BrokerConfig) -> bool:
+    """Whether a bad offset is answered with a good one: a slave that is behind knows none."""
+    return not config.is_slave or config.slave_offset_check
 
 
 def _code(found: ReadResult, queue_offset: int) -> ResponseCode:
@@ -232,7 +239,9 @@ def _code(found: ReadResult, queue_offset: int) -> ResponseCode:
 def _reply(request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts) -> Reply:
     header, code = request.header, _code(found, request.header.queue_offset)
     ports.positions.put(header.group, header.topic, header.queue_id, found.next_offset)
-    if code == ResponseCode.PULL_OFFSET_MOVED:
+    if code == ResponseCode.PULL_OFFSET_MOVED and not _corrects(ports.settings.config):
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY  # its master may well have what this slave has not
+    elif code == ResponseCode.PULL_OFFSET_MOVED and not ports.settings.config.is_slave:
         _tell_offset_moved(header, found, ports)
     newer = request.version >= V5_0_0
     answer = PullResponse(

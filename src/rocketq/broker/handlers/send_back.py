@@ -8,9 +8,10 @@ from typing import Final
 
 from rocketq.broker.figures import Figures
 from rocketq.broker.group_table import GroupTable
-from rocketq.broker.handlers.sends import is_durable, retries_max
+from rocketq.broker.handlers.sends import retries_max
 from rocketq.broker.meters import Statistic, group_key
 from rocketq.broker.placement import place, without_orders
+from rocketq.broker.safety import is_durable
 from rocketq.broker.settings import Settings
 from rocketq.broker.topic_table import TopicTable
 from rocketq.model import NewMessage, Record

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,6 +10,7 @@ from rocketq.broker.figures import Figures
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.half_messages import HALF_PROPERTIES_BYTES_MAX
 from rocketq.broker.placement import TIMER_PROPERTIES, BadDelayError, place, store_as, without_orders
+from rocketq.broker.safety import must_wait, settle
 from rocketq.broker.settings import Settings
 from rocketq.broker.topic_table import TopicTable
 from rocketq.broker.transactions import Transactions
@@ -37,7 +36,7 @@ from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.runtime.clock import Clock
-from rocketq.store import AppendResult, AppendStatus, FlushType, Store
+from rocketq.store import AppendResult, AppendStatus, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +86,8 @@ _HOST_BITS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 @handlers.on(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 def send(request: Request[SendRequest], ports: SendPorts) -> TypedAnswer:
     plan = admit(request, ports)
-    if plan.waits and ports.store.config.flush_type is FlushType.SYNC_FLUSH:
-        return _append_durably(plan, ports, ports.clock.monotonic_ms())
+    if plan.waits and must_wait(ports.store):
+        return _append_safely(plan, ports, ports.clock.monotonic_ms())
     return store_now(plan, ports)
 
 
@@ -257,38 +256,18 @@ def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
     return result
 
 
-async def _append_durably(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> Reply:
-    """Answered when the disk has it; nothing is stored for a request that waited too long for its turn."""
+async def _append_safely(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> Reply:
+    """Answered when the disk has it, and a slave where that is asked for; nothing is stored for a request that waited
+    too long for its turn."""
     config, waited_ms = ports.settings.config, ports.clock.monotonic_ms() - arrived_ms
     if config.fast_failure and waited_ms > config.send_wait_ms_max:
         remark = f"[TIMEOUT_CLEAN_QUEUE]broker busy, the request waited {waited_ms} ms for its turn"
         raise _refusal(ports, ResponseCode.SYSTEM_BUSY, remark)
     result = _append(plan, ports)
-    if result.status is AppendStatus.OK and not await is_durable(ports.store, result.end):
-        reason = ports.store.refusal or "the disk did not take the message in time"
-        result = replace(result, status=AppendStatus.FLUSH_DISK_TIMEOUT, reason=reason)
+    if result.status is AppendStatus.OK:
+        status, reason = await settle(ports.store, result.end)
+        result = replace(result, status=status, reason=reason)
     return _reply(plan, result, ports)
-
-
-async def is_durable(store: Store, log_end: int) -> bool:
-    """Whether the log is on disk up to here before the store's patience ends. Blocks no thread."""
-    loop = asyncio.get_running_loop()
-    reached: asyncio.Future[bool] = loop.create_future()
-
-    def settle(yes: bool) -> None:
-        if not reached.done():
-            reached.set_result(yes)
-
-    def from_flusher(yes: bool) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
-            loop.call_soon_threadsafe(settle, yes)
-
-    store.gate.hold(log_end, from_flusher)
-    try:
-        async with asyncio.timeout(store.config.sync_flush_timeout_ms / 1000):
-            return await reached
-    except TimeoutError:
-        return False
 
 
 # answers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketq.broker.half_messages import Half
-from rocketq.broker.handlers.sends import is_durable
+from rocketq.broker.safety import is_durable
 from rocketq.broker.transactions import Decision, Refused, Transactions
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TransactionState

@@ -1,0 +1,86 @@
+"""A slave's copies of its master's tables: topics, groups, how far everybody has read and what was delivered."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from rocketq.broker.consumer_offsets import OffsetTable
+from rocketq.broker.group_table import GroupTable
+from rocketq.broker.topic_table import TopicTable
+from rocketq.errors import RocketQError, StoreError
+from rocketq.protocol.bodies.groups import GroupConfigTable
+from rocketq.protocol.bodies.json_body import Body
+from rocketq.protocol.bodies.offsets import ConsumerOffsets, DelayOffsets
+from rocketq.protocol.bodies.queues import KeyValues
+from rocketq.protocol.bodies.topics import TopicConfigTable
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.remoting import ConnectionPool
+from rocketq.store import StateFiles, Store
+
+TIMEOUT_MS: Final = 3_000
+_Table = TypeVar("_Table", bound=Body)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPorts:
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    files: StateFiles
+    store: Store
+
+
+class MasterTables:
+    """Asks for one table after the other. What cannot be had this time is asked for again the next."""
+
+    def __init__(self, ports: CopyPorts) -> None:
+        self._ports = ports
+        self._pool = ConnectionPool()
+        self._saved_delays: dict[int, int] | None = None
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def copy(self, addr: str) -> str | None:
+        """Everything, from the master at `addr`; why not, or None."""
+        ports = self._ports
+        try:
+            topics = await self._ask(addr, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+            if topics.data_version != ports.topics.data_version:
+                ports.topics.replace(topics)
+            ports.offsets.take_over(await self._ask(addr, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets))
+            await self._save_delays(await self._ask(addr, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets))
+            groups = await self._ask(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable)
+            if groups.data_version != ports.groups.data_version:
+                ports.groups.replace(groups)
+        except (RocketQError, OSError) as error:
+            return f"{addr}: {error}"
+        return None
+
+    async def why_not_follow(self, addr: str) -> str | None:
+        """The stream itself cannot tell that a master has lost its last messages: it would go on over ours with others.
+        So its end is asked for; a master that does not answer is taken as it is."""
+        before = self._ports.store.log_end
+        try:
+            table = (await self._ask(addr, RequestCode.GET_BROKER_RUNTIME_INFO, KeyValues)).table
+        except RocketQError:
+            return None
+        end = table.get("commitLogMaxOffset", "")
+        if not end.isdecimal() or before <= int(end):
+            return None
+        return f"our log ends at {before}, its own at {end}: it has lost messages, or is not our master; seed one anew"
+
+    async def _save_delays(self, table: DelayOffsets) -> None:
+        """Not used here, but whoever makes this slave a master goes on from them."""
+        if table.offsets != self._saved_delays:
+            await asyncio.to_thread(self._ports.files.delay_offsets.save, DelayOffsets(offsets=table.offsets))
+            self._saved_delays = table.offsets
+
+    async def _ask(self, addr: str, code: RequestCode, kind: type[_Table]) -> _Table:
+        answer = await self._pool.invoke(addr, Command(code=code), TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise StoreError(f"answered {answer.code} {answer.remark} to request {int(code)}")
+        return kind.decode(answer.body)
