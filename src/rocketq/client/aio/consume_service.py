@@ -40,24 +40,39 @@ class ServicePorts:
     """Told when less is held of a queue than before."""
 
 
+class Heap:
+    """Calls of one queue that went well and are not settled yet."""
+
+    __slots__ = ("calls", "elapsed_ms", "messages", "now_ms")
+
+    def __init__(self) -> None:
+        self.messages: list[StoredMessage] = []
+        self.calls = self.elapsed_ms = self.now_ms = 0
+
+
 class ConcurrentService:
-    """Belongs to the event loop; only the listener may run elsewhere."""
+    """Belongs to the event loop; only the listener may run elsewhere.
+
+    What went well is settled in heaps, once per turn of the loop: offsets, figures and room for pulls need no more.
+    """
 
     def __init__(self, ports: ServicePorts) -> None:
         self._ports = ports
         self._config = ports.config
         self._calls = make_calls(ports.calling, self._done, workers=ports.config.workers, on_loop=ports.config.on_loop)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._heaps: dict[ProcessQueue, Heap] = {}
         self._stopping = False
 
     def submit(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
         """Cut into calls; every message is held already."""
-        size = self._config.batch_max
+        size, group = self._config.batch_max, self._ports.group
         shown = messages[0].queue if messages else held.queue
-        for at in range(0, len(messages), size):
-            context = ConsumeContext(group=self._ports.group, queue=shown)
-            held.calls += 1
-            self._calls.submit(Call(held, messages[at : at + size], context))
+        calls = [
+            Call(held, messages[at : at + size], ConsumeContext(group, shown)) for at in range(0, len(messages), size)
+        ]
+        held.calls += len(calls)
+        self._calls.submit(calls)
 
     async def stop(self, wait_ms: int) -> bool:
         """True when every listener came to its end in time."""
@@ -68,11 +83,13 @@ class ConcurrentService:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.settle()
         return finished
 
     async def send_back_overdue(self, queues: Sequence[ProcessQueue]) -> int:
         """Messages whose listeners have had them for too long come again elsewhere; what they still say is ignored."""
         found = 0
+        self.settle()
         for held in queues:
             for _ in range(OVERDUE_AT_ONCE_MAX):
                 late = held.overdue(self._ports.clock.monotonic_ms(), self._config.consume_timeout_ms)
@@ -88,25 +105,43 @@ class ConcurrentService:
         held.calls -= 1
         if call.skipped:
             return
-        if call.returned is None and call.error is None:  # as nearly always; the timeout is only told to hooks
-            done: Sequence[StoredMessage] = call.messages
-            failed: Sequence[StoredMessage] = ()
-            if call.context.acknowledged is not None:
-                done, failed = _split(call, ConsumeResult.SUCCESS)
+        if call.returned is None and call.error is None and call.context.acknowledged is None:  # as nearly always
+            heap = self._heaps.get(held)
+            if heap is None:
+                if not self._heaps:
+                    asyncio.get_running_loop().call_soon(self.settle)
+                heap = self._heaps[held] = Heap()
+            heap.messages += call.messages
+            heap.calls += 1
+            heap.elapsed_ms += call.elapsed_ms
+            heap.now_ms = call.begun_ms + call.elapsed_ms
         else:
-            done, failed = self._judged(call)
-        ports = self._ports
-        now_ms = held.last_consume_ms = call.begun_ms + call.elapsed_ms
-        ports.figures.of(held.queue.topic, now_ms).consumed(now_ms, len(done), len(failed), call.elapsed_ms)
+            self._done_in_part(call, *self._judged(call))
+
+    def settle(self) -> None:
+        """What went well counts from here on: before a queue is given away, so that as little as can be comes twice."""
+        heaps, self._heaps = self._heaps, {}
+        for held, heap in heaps.items():
+            self._count(held, heap.now_ms, len(heap.messages), 0, heap.elapsed_ms, heap.calls)
+            if not held.dropped:
+                self._finish(held, heap.messages)
+
+    def _done_in_part(self, call: Call, done: Sequence[StoredMessage], failed: Sequence[StoredMessage]) -> None:
+        held = call.held
+        self._count(held, call.begun_ms + call.elapsed_ms, len(done), len(failed), call.elapsed_ms)
         if held.dropped:
             return
         if not failed:
             self._finish(held, done)
         elif self._config.model is MessageModel.BROADCASTING:
-            log.warning("group %s: %d failed messages are dropped: broadcasting", ports.group, len(failed))
+            log.warning("group %s: %d failed messages are dropped: broadcasting", self._ports.group, len(failed))
             self._finish(held, call.messages)
         else:
             self._start(self._fail(held, done, failed, call.context.delay_level))
+
+    def _count(self, held: ProcessQueue, now_ms: int, done: int, failed: int, elapsed_ms: int, calls: int = 1) -> None:
+        held.last_consume_ms = now_ms
+        self._ports.figures.of(held.queue.topic, now_ms).consumed(now_ms, done, failed, elapsed_ms, calls)
 
     def _judged(self, call: Call) -> tuple[Sequence[StoredMessage], Sequence[StoredMessage]]:
         verdict = self._ports.calling.verdict(call)

@@ -35,7 +35,7 @@ async def call_directly(
     calls = make_calls(calling, lambda _: done.set(), workers=1, on_loop=config.on_loop)
     context = ConsumeContext(group=group, queue=message.queue)
     call = Call(ProcessQueue(message.queue, clock.monotonic_ms()), [message], context)
-    calls.submit(call)
+    calls.submit([call])
     try:
         async with asyncio.timeout(WAIT_MS / 1000):
             await done.wait()

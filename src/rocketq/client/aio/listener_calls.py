@@ -60,7 +60,7 @@ class Calling:
 
     def __init__(self, listener: Listener, clock: Clock, hooks: Sequence[ConsumeHook], timeout_ms: int) -> None:
         self.listener = listener
-        self._clock = clock
+        self._now_ms = clock.monotonic_ms
         self._hooks = hooks
         self._timeout_ms = timeout_ms
 
@@ -70,7 +70,7 @@ class Calling:
         if held.dropped:
             call.skipped = True
             return False
-        call.begun_ms = self._clock.monotonic_ms()
+        call.begun_ms = self._now_ms()
         held.begin(call.messages, call.begun_ms)
         if self._hooks:
             call.event = ConsumeEvent(group=call.context.group, queue=call.context.queue, messages=call.messages)
@@ -78,7 +78,7 @@ class Calling:
         return True
 
     def end(self, call: Call) -> None:
-        call.elapsed_ms = self._clock.monotonic_ms() - call.begun_ms
+        call.elapsed_ms = self._now_ms() - call.begun_ms
         if call.event is not None:
             verdict = self.verdict(call)
             call.event.outcome, call.event.elapsed_ms = verdict.outcome, verdict.elapsed_ms
@@ -115,7 +115,7 @@ Done = Callable[[Call], None]
 class Calls(Protocol):
     """Where calls are made; each is reported to `done` on the event loop."""
 
-    def submit(self, call: Call) -> None: ...
+    def submit(self, calls: Sequence[Call]) -> None: ...
 
     async def stop(self, wait_ms: int) -> bool:
         """Calls not begun are dropped, those under way awaited so long; False when some still run."""
@@ -145,16 +145,38 @@ class TaskCalls:
         self._waiting: deque[Call] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._running = 0
+        self._rousing = False
+        self._to_wake = 1
         self._tasks: list[asyncio.Task[None]] = []
 
-    def submit(self, call: Call) -> None:
-        self._waiting.append(call)
-        if self._idle:
+    def submit(self, calls: Sequence[Call]) -> None:
+        self._waiting.extend(calls)
+        if calls and self._wake_one() and len(self._waiting) > 1 and not self._rousing:
+            self._rousing, self._to_wake = True, 1
+            asyncio.get_running_loop().call_soon(self._rouse)
+
+    def _rouse(self) -> None:
+        """While calls wait, twice as many workers each turn: a listener that never waits itself keeps one busy, and
+        waking the others would cost more than the calls."""
+        self._rousing = False
+        for _ in range(min(self._to_wake, len(self._waiting))):
+            if not self._wake_one():
+                return
+        if self._waiting:
+            self._rousing, self._to_wake = True, self._to_wake * 2
+            asyncio.get_running_loop().call_soon(self._rouse)
+
+    def _wake_one(self) -> bool:
+        """False when all are at work."""
+        while self._idle:
             idle = self._idle.pop()
             if not idle.done():
                 idle.set_result(None)
-        elif len(self._tasks) < self._workers:
+                return True
+        if len(self._tasks) < self._workers:
             self._tasks.append(asyncio.get_running_loop().create_task(self._work()))
+            return True
+        return False
 
     async def stop(self, wait_ms: int) -> bool:
         self._waiting.clear()
@@ -168,7 +190,7 @@ class TaskCalls:
         return not late
 
     async def _work(self) -> None:
-        calls, waiting = 0, self._waiting
+        calls, waiting, calling, done = 0, self._waiting, self._calling, self._done
         while True:
             while not waiting:
                 idle = asyncio.get_running_loop().create_future()
@@ -177,23 +199,18 @@ class TaskCalls:
             call = waiting.popleft()
             self._running += 1
             try:
-                await self._run(call)
+                if calling.begin(call):
+                    try:
+                        call.returned = await calling.listener(call.messages, call.context)  # type: ignore[misc]
+                    except Exception as error:  # a listener's failure is its message's failure, not the consumer's
+                        call.error = error
+                    calling.end(call)
             finally:
                 self._running -= 1
-            self._done(call)
+            done(call)
             calls += 1
             if calls % CALLS_PER_TURN == 0:
                 await asyncio.sleep(0)  # listeners that never wait would keep the loop to themselves
-
-    async def _run(self, call: Call) -> None:
-        calling = self._calling
-        if not calling.begin(call):
-            return
-        try:
-            call.returned = await calling.listener(call.messages, call.context)  # type: ignore[misc]
-        except Exception as error:  # a listener's failure is its message's failure, not the consumer's
-            call.error = error
-        calling.end(call)
 
 
 class LoopCalls:
@@ -205,9 +222,9 @@ class LoopCalls:
         self._waiting: deque[Call] = deque()
         self._scheduled = False
 
-    def submit(self, call: Call) -> None:
-        self._waiting.append(call)
-        if not self._scheduled:
+    def submit(self, calls: Sequence[Call]) -> None:
+        self._waiting.extend(calls)
+        if calls and not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._work)
 
@@ -240,13 +257,14 @@ class ThreadCalls:
         self._workers = workers
         self._threads: list[threading.Thread] = []
 
-    def submit(self, call: Call) -> None:
-        self._submitted += 1
-        if len(self._threads) < self._workers and self._submitted - self._reported > len(self._threads):
-            thread = threading.Thread(target=self._work, name="rocketq-listener", daemon=True)
-            self._threads.append(thread)
-            thread.start()
-        self._waiting.put(call)
+    def submit(self, calls: Sequence[Call]) -> None:
+        for call in calls:
+            self._submitted += 1
+            if len(self._threads) < self._workers and self._submitted - self._reported > len(self._threads):
+                thread = threading.Thread(target=self._work, name="rocketq-listener", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._waiting.put(call)
 
     async def stop(self, wait_ms: int) -> bool:
         while not self._waiting.empty():

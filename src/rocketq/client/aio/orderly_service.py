@@ -117,7 +117,7 @@ class OrderlyService:
         call = Call(held, messages, context)
         held.calls += 1
         waiter = self._waiters[id(call)] = asyncio.get_running_loop().create_future()
-        self._calls.submit(call)
+        self._calls.submit([call])
         await waiter
         if call.skipped:
             return None

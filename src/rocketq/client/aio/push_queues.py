@@ -81,6 +81,8 @@ class PushQueues:
             if not await self.service.release(pulling.held, RELEASE_WAIT_MS):
                 log.info("%s is kept for another round: its listener is busy", queue)
                 return False
+        if isinstance(self.service, ConcurrentService):
+            self.service.settle()
         await pulling.stop()
         self._owned.pop(queue, None)
         self._ports.pulls.forget(queue)

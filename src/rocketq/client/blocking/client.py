@@ -10,7 +10,7 @@ from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.blocking.link import Link
 from rocketq.client.core.routes import MASTER_ID, broker_addr
 from rocketq.client.errors import NoQueueError
-from rocketq.errors import RemotingError, UnreachableError
+from rocketq.errors import ConnectionClosedError, RemotingError, UnreachableError
 from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
@@ -43,6 +43,9 @@ class BlockingClient:
 
     def link(self, addr: str) -> Link:
         link = self._links.get(addr)
+        if link is not None and link.is_stale:
+            self.drop(addr)
+            link = None
         if link is None:
             link = self._links[addr] = Link(addr, tls=self._tls)
         return link
@@ -114,9 +117,19 @@ class BlockingClient:
         failures = []
         for addr in list(self._name_servers):
             try:
-                return self.call(addr, header, code=code)
+                return self._asked_of(addr, header, code)
             except RemotingError as error:
                 failures.append(error)
                 self._name_servers.append(self._name_servers.pop(0))  # the next one is asked first from now on
         reasons = "; ".join(map(str, failures))
         raise UnreachableError(";".join(self._name_servers), f"no NameServer answered: {reasons}")
+
+    def _asked_of(self, addr: str, header: Header | None, code: RequestCode | None) -> Command:
+        """A connection from before may have been closed meanwhile, which says nothing about the NameServer."""
+        was_there = addr in self._links
+        try:
+            return self.call(addr, header, code=code)
+        except ConnectionClosedError:
+            if not was_there:
+                raise
+        return self.call(addr, header, code=code)

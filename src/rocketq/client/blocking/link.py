@@ -15,6 +15,8 @@ from rocketq.protocol.frame import FRAME_BYTES_MAX, decode_command, encode_comma
 from rocketq.remoting.address import split_addr
 
 CONNECT_TIMEOUT_MS: Final = 3_000
+IDLE_S_MAX: Final = 60.0
+"""Servers close what nobody used for two minutes: a connection that is older than this may be closed on its way."""
 _BUFFER_BYTES: Final = 1 << 20
 
 
@@ -32,6 +34,12 @@ class Link:
             raise UnreachableError(addr, error.strerror or str(error) or type(error).__name__) from None
         self._opaque = 0
         self._early: dict[int, Command] = {}
+        self._used_s = time.monotonic()
+
+    @property
+    def is_stale(self) -> bool:
+        """Not used for so long that a new one is safer."""
+        return time.monotonic() - self._used_s > IDLE_S_MAX
 
     def send(self, command: Command) -> int:
         """Hand a request to the network; its opaque is what receive() gives back with the answer."""
@@ -40,6 +48,7 @@ class Link:
     def post(self, frame_of: Callable[[int], bytes]) -> int:
         """As send(), of a frame that is made for its opaque."""
         self._opaque = self._opaque + 1 & 0x7FFFFFFF
+        self._used_s = time.monotonic()
         try:
             self._socket.sendall(frame_of(self._opaque))
         except OSError as error:
@@ -72,7 +81,9 @@ class Link:
             size = int.from_bytes(self._exactly(4, deadline_s), "big", signed=True)
             if not 4 < size <= FRAME_BYTES_MAX - 4:
                 raise RemoteProtocolError(f"{self.addr} announces a frame of {size} bytes")
-            return _decoded(memoryview(self._exactly(size, deadline_s)))
+            command = _decoded(memoryview(self._exactly(size, deadline_s)))
+            self._used_s = time.monotonic()
+            return command
         except TimeoutError:
             raise RequestTimeoutError(self.addr, code, timeout_ms) from None
         except OSError as error:

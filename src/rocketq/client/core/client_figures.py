@@ -66,11 +66,11 @@ class TopicFigures:
         self._pulled.add(now_ms, count)
         self.pulled_total += count
 
-    def consumed(self, now_ms: int, done: int, failed: int, elapsed_ms: int) -> None:
-        """One call of the listener."""
+    def consumed(self, now_ms: int, done: int, failed: int, elapsed_ms: int, calls: int = 1) -> None:
+        """A call of the listener, or several of them added up."""
         if now_ms // 1_000 != self._second:
             self._add_up(now_ms)
-        self._calls_now += 1
+        self._calls_now += calls
         self._calls_ms_now += elapsed_ms
         self._done_now += done
         if failed:

@@ -33,7 +33,7 @@ class ConsumeOutcome(StrEnum):
     """LATER or ROLLBACK was returned."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ConsumeContext:
     """About one call of a listener, which may set what is not marked as told."""
 
