@@ -78,7 +78,6 @@ class Row:
     runs: Mapping[str, Callable[[], object]]
     against: str = KAFKA
     wanted: float | None = None
-    wall_wanted: float | None = None
     mb: float | None = None
     """Of all rows: for figures in MB a second."""
 
@@ -93,7 +92,11 @@ class Bench:
     broker_pids: list[int]
     kafka: str | None
     scale: float = 1.0
+    chosen: str = ""
     notes: list[str] = field(default_factory=list)
+
+    def wants(self, name: str) -> bool:
+        return self.chosen in name
 
     def sized(self, count: int) -> int:
         return max(1_000, int(count * self.scale))
@@ -128,7 +131,8 @@ class Bench:
             columns.append(f"transform(map_entries(properties), {pair}) as headers")
         assert self.kafka is not None
         writer = frame.selectExpr(*columns).write.format("kafka").option("kafka.bootstrap.servers", self.kafka)
-        writer.option("topic", topic).mode("append").save()
+        patient = {"kafka.delivery.timeout.ms": "600000", "kafka.request.timeout.ms": "120000"}  # for a busy machine
+        writer.option("topic", topic).options(**patient).mode("append").save()
 
     # Readers
 
@@ -174,45 +178,31 @@ class Bench:
 def source_rows(bench: Bench) -> Iterator[Row]:
     for body_bytes, full in COUNTS.items():
         count, topic = bench.sized(full), f"Bench{body_bytes}"
-        _fill(bench, topic, count, body_bytes)
-        size = "200B" if body_bytes == 200 else "1KiB"
-        for columns, schema in (("body", BODY), ("keys+properties", WITH_PROPERTIES)):
-            for streaming in (False, True):
-                how = "AvailableNow" if streaming else "batch"
-                wanted = 1.2 if streaming else 1.5
-                yield _source_row(
-                    bench, f"{how} {size} {columns} noop", topic, count, schema, bench.to_noop, streaming, wanted
-                )
-        for streaming in (False, True) if body_bytes == 200 else (False,):
-            how = "AvailableNow" if streaming else "batch"
-            yield _source_row(
-                bench,
-                f"{how} {size} keys+properties Parquet",
-                topic,
-                count,
-                WITH_PROPERTIES,
-                bench.to_parquet,
-                streaming,
-            )
+        rows = [row for row in _rows_of_size(bench, topic, count, body_bytes) if bench.wants(row.name)]
+        if rows:
+            _fill(bench, topic, count, body_bytes)
+        yield from rows
 
 
-def _source_row(
-    bench: Bench,
-    name: str,
-    topic: str,
-    count: int,
-    schema: str,
-    target: Callable[[DataFrame], None],
-    streaming: bool,
-    wanted: float | None = None,
-) -> Row:
+def _rows_of_size(bench: Bench, topic: str, count: int, body_bytes: int) -> Iterator[Row]:
+    size = "200B" if body_bytes == 200 else "1KiB"
+    for columns, schema in (("body", BODY), ("keys+properties", WITH_PROPERTIES)):
+        yield _source_row(bench, f"batch {size} {columns} noop", topic, count, schema, wanted=1.5)
+        yield _source_row(bench, f"AvailableNow {size} {columns} noop", topic, count, schema, wanted=1.2)
+    yield _source_row(bench, f"batch {size} keys+properties Parquet", topic, count, WITH_PROPERTIES)
+    yield _source_row(bench, f"AvailableNow {size} keys+properties Parquet", topic, count, WITH_PROPERTIES)
+
+
+def _source_row(bench: Bench, name: str, topic: str, count: int, schema: str, wanted: float | None = None) -> Row:
+    streaming = name.startswith("AvailableNow")
+    target = bench.to_parquet if name.endswith("Parquet") else bench.to_noop
     runs: dict[str, Callable[[], object]] = {
         OURS: lambda: target(bench.from_ours(topic, schema, streaming=streaming)),
         KAFKA: lambda: target(bench.from_kafka(topic, schema, streaming=streaming)),
     }
-    if not streaming and "noop" in name and "200B" in name:
+    if name.startswith("batch 200B") and name.endswith("noop"):
         runs[TUPLES] = lambda: target(bench.from_ours(topic, schema, kind="rocketmq_tuples"))
-    return Row(name=name, count=count, runs=runs, wanted=wanted, wall_wanted=None)
+    return Row(name=name, count=count, runs=runs, wanted=wanted)
 
 
 def _fill(bench: Bench, topic: str, count: int, body_bytes: int) -> None:
@@ -287,8 +277,10 @@ def archive_rows(bench: Bench) -> Iterator[Row]:
 
 
 def all_rows(bench: Bench) -> Iterator[Row]:
-    for rows in (source_rows, sink_rows, store_rows, archive_rows):
-        yield from rows(bench)
+    yield from source_rows(bench)
+    for kind, rows in (("sink 200B", sink_rows), ("store 1KiB", store_rows), ("archive 200B", archive_rows)):
+        if bench.wants(kind) or bench.chosen.startswith(kind):
+            yield from rows(bench)
 
 
 # Measuring
@@ -361,7 +353,7 @@ def table(results: Mapping[str, Mapping[str, Measured]], rows: Mapping[str, Row]
 
 
 @contextmanager
-def prepared(*, scale: float, with_kafka: bool) -> Iterator[Bench]:
+def prepared(*, scale: float, with_kafka: bool, chosen: str = "") -> Iterator[Bench]:
     notes: list[str] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketq-bench-")))
@@ -380,7 +372,8 @@ def prepared(*, scale: float, with_kafka: bool) -> Iterator[Bench]:
         stack.callback(spark.stop)
         register_tuples(spark)
         pids = [*ours.pids, *(kafka.pids if kafka is not None else [])]
-        yield Bench(spark, ours.name_server, folder, pids, kafka.addr if kafka is not None else None, scale, notes)
+        addr = kafka.addr if kafka is not None else None
+        yield Bench(spark, ours.name_server, folder, pids, addr, scale, chosen, notes)
 
 
 def register_tuples(spark: SparkSession) -> None:
@@ -401,7 +394,7 @@ def smoke() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="ours alone, tiny, no bars")
-    parser.add_argument("--rows", default="", help="only rows whose name has this text")
+    parser.add_argument("--rows", default="", help="only rows whose name has this text, such as 200B or batch")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--warm", type=int, default=WARM_UP, help="rounds that do not count")
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of messages")
@@ -411,11 +404,11 @@ def main() -> None:
     began = time.monotonic()
     rows: dict[str, Row] = {}
     results: dict[str, dict[str, Measured]] = {}
-    with prepared(scale=given.scale, with_kafka=True) as bench:
+    with prepared(scale=given.scale, with_kafka=True, chosen=given.rows) as bench:
         for row in all_rows(bench):
-            if given.rows in row.name:
-                rows[row.name] = row
-                results[row.name] = run_row(bench, row, given.warm, given.rounds)
+            rows[row.name] = row
+            results[row.name] = run_row(bench, row, given.warm, given.rounds)
+            print(table({row.name: results[row.name]}, rows), file=sys.stderr)
         notes = bench.notes
     print(table(results, rows))
     bars = [bar for name, result in results.items() for bar in judge(rows[name], result)]

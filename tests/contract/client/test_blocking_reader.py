@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from rocketq.client import Admin, Message, Producer
@@ -9,6 +11,7 @@ from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
 from rocketq.client.blocking.queue_reader import RangeGoneError
 from rocketq.errors import UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.messages import decode_records
 from rocketq.testing import EmbeddedCluster
 
@@ -78,3 +81,29 @@ def test_a_broker_that_comes_back_is_read_on(make_rocketq_cluster: object) -> No
 def test_no_name_server_is_told_with_its_address() -> None:
     with BlockingClient("127.0.0.1:1") as client, pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
         client.route("T")
+
+
+def test_connections_that_were_closed_meanwhile_are_made_anew(
+    make_rocketq_cluster: Callable[..., EmbeddedCluster],
+) -> None:
+    """Goal: a worker whose NameServer was started again, or closed an idle connection, asks as for the first time."""
+    cluster = make_rocketq_cluster()
+    with Admin(cluster.name_server_addr) as admin:
+        admin.topics.create("Kept", queues=1)
+    with BlockingClient(cluster.name_server_addr) as client:
+        assert client.route("Kept").brokers
+        cluster.stop_name_server()
+        cluster.start_name_server()
+        cluster.restart_broker()
+        assert client.ask(code=RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).body
+
+
+def test_a_connection_that_nobody_used_for_long_is_not_used_again(
+    rocketq_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: servers close idle connections; a request that meets one would be lost on its way."""
+    with BlockingClient(rocketq_cluster.name_server_addr) as client:
+        first = client.link(rocketq_cluster.broker_addr)
+        assert client.link(rocketq_cluster.broker_addr) is first
+        monkeypatch.setattr("rocketq.client.blocking.link.IDLE_S_MAX", -1.0)
+        assert client.link(rocketq_cluster.broker_addr) is not first
