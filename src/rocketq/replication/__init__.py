@@ -1,1 +1,1 @@
-"""Copies of the log on other brokers, and who of them is the master: decisions are pure, streams and files are skins."""
+"""Copies of the log on other brokers, and who of them is master. What decides is pure; streams and files are skins."""

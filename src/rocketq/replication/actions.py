@@ -1,0 +1,115 @@
+"""What a replica's agent wants done. Actions of one list are done in order; what has an answer gives it back later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from rocketq.replication.control import Transaction
+
+
+class Purpose(Enum):
+    APPLY = "apply for an id"
+    ELECT = "elect"
+    ALTER = "alter the in-sync set"
+    RETIRE = "retire"
+    REPORT = "report"
+
+
+class Action:
+    """Root of them all."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Action):
+    """Read the group; answered with the same number by on_view or on_read_failed."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Action):
+    """Answered by on_committed with the same number; None as revision: lost the race; unknown: nobody can say."""
+
+    number: int
+    purpose: Purpose
+    change: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Grant(Action):
+    """Answered by on_granted or on_grant_failed."""
+
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive(Action):
+    """Answered by on_kept_alive (with the time it was sent) or on_lease_lost; no answer is one too."""
+
+    lease_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke(Action):
+    lease_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Persist(Action):
+    """Add this to haState (`HaState.with_seen`) and sync it before the next action of the list."""
+
+    broker_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Follow(Action):
+    """Copy from this master; stop copying from any other."""
+
+    master_id: int
+    ha_addr: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopFollowing(Action):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Promote(Action):
+    """Do the steps of a promotion; answered by on_promoted or on_promotion_failed."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lead(Action):
+    """Serve slaves and clients as master of this epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopAccepting(Action):
+    """Take no more writes; what is stored goes on being copied and answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptAgain(Action):
+    """A planned switch was given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepDown(Action):
+    """Master no more: no writes, waiting sends fail, slaves are let go."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(Action):
+    """Nothing is left to do for a replica that was asked to stop."""

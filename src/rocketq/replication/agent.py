@@ -1,0 +1,488 @@
+"""The agent of a replica: follows, campaigns, leads, retires. Events and the time go in, actions come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from rocketq.replication import control
+from rocketq.replication.actions import (
+    AcceptAgain,
+    Action,
+    Commit,
+    Follow,
+    Grant,
+    KeepAlive,
+    Lead,
+    Persist,
+    Promote,
+    Purpose,
+    Read,
+    Revoke,
+    StepDown,
+    StopAccepting,
+    StopFollowing,
+    Stopped,
+)
+from rocketq.replication.candidates import campaign_delay_ms
+from rocketq.replication.confirm import SyncRules, Term
+from rocketq.replication.control import AliveReport, GroupView, MasterKey, Refused, Replica, Transaction
+from rocketq.replication.ha_state import HaState
+from rocketq.replication.lease import Lease, LeaseMode, LeaseTimes
+
+
+class Role(Enum):
+    JOINING = "joining"
+    FOLLOWING = "following"
+    PROMOTING = "promoting"
+    LEADING = "leading"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    addr: str
+    ha_addr: str
+    times: LeaseTimes = field(default_factory=LeaseTimes)
+    lease_mode: LeaseMode = LeaseMode.AVAILABLE
+    rules: SyncRules = field(default_factory=SyncRules)
+    poll_ms: int = 5_000
+    """The group is read this often although nothing is told to have changed."""
+    hurry_ms: int = 500
+    """And this often without a master, or after a failure."""
+    answer_ms_max: int = 3_000
+    """An answer that has not come by now will not."""
+    retire_ms_max: int = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnds:
+    """A replica's own log."""
+
+    written: int
+    durable: int
+    last_epoch: int = 0
+
+
+class Agent:
+    """One replica. Not thread-safe: one task feeds it and does what it says, in order."""
+
+    def __init__(self, settings: AgentSettings, state: HaState, ends: LogEnds) -> None:
+        self.settings = settings
+        self.state = state
+        self.role = Role.JOINING
+        self.view = GroupView()
+        self.lease: Lease | None = None
+        self.term: Term | None = None
+        self.followed: Follow | None = None
+        self._ends = ends
+        self._reading_ms: int | None = None
+        self._read_ms: int | None = None
+        self._read_count = 0
+        self._read_needed = 0  # nothing is decided before this read, or a later one, is answered
+        self._granting_ms: int | None = None
+        self._commit: Commit | None = None
+        self._commit_ms = 0
+        self._commit_id = 0  # which id an APPLY asked for
+        self._commit_count = 0
+        self._vacant_ms: int | None = None
+        self._led_epoch = 0
+        self._retiring_ms: int | None = None
+        self._preferred_id = 0
+        self._stopping = False
+
+    # What others ask
+
+    @property
+    def broker_id(self) -> int:
+        return self.state.broker_id
+
+    @property
+    def confirm_offset(self) -> int | None:
+        """Known to a master only."""
+        return self.term.confirm_offset if self.term else None
+
+    def may_write(self, now_ms: int) -> str | None:
+        """None when a write may be stored now, or why not."""
+        if self.role is not Role.LEADING or self.term is None:
+            return "this replica is not the master"
+        if self._retiring_ms is not None:
+            return "the master is being switched"
+        if not self.term.enough_in_sync:
+            return f"{len(self.term.in_sync)} replicas are in sync, minInSyncReplicas is {self.term.rules.min_in_sync}"
+        return None if self.may_serve(now_ms) else "the master's lease is not valid"
+
+    def may_serve(self, now_ms: int) -> bool:
+        """Whether a master may serve reads and offsets; `strict` asks for a valid lease."""
+        strict = self.settings.lease_mode is LeaseMode.STRICT
+        return self.role is Role.LEADING and (not strict or self.has_lease(now_ms))
+
+    def has_lease(self, now_ms: int) -> bool:
+        """Queue locks, delay, transaction and deletion services run with a valid lease only, in both modes."""
+        return self.lease is not None and self.lease.is_trusted(now_ms)
+
+    def answerable_to(self, now_ms: int) -> int:
+        """Writes that end here or before may be answered SEND_OK now; -1: none."""
+        if self.term is None or not self.term.enough_in_sync or not self.may_serve(now_ms):
+            return -1
+        return self.term.confirm_offset
+
+    # Time
+
+    def on_tick(self, now_ms: int) -> list[Action]:
+        """Every 100 ms or so."""
+        if self.role is Role.STOPPED:
+            return []
+        actions = self._keep_lease(now_ms)
+        if self._commit is not None and now_ms - self._commit_ms > self.settings.answer_ms_max:
+            actions += self._commit_unknown(now_ms)
+        actions += self._read_if_due(now_ms)
+        return actions + self._decide(now_ms)
+
+    def _keep_lease(self, now_ms: int) -> list[Action]:
+        if self.lease is None:
+            if self._granting_ms is not None and now_ms - self._granting_ms < self.settings.answer_ms_max:
+                return []
+            self._granting_ms = now_ms
+            return [Grant(self.settings.times.ttl_ms)]
+        if not self.lease.is_due(now_ms):
+            return []
+        self.lease.asked(now_ms)
+        return [KeepAlive(self.lease.id)]
+
+    def _read_if_due(self, now_ms: int) -> list[Action]:
+        if self._reading_ms is not None and now_ms - self._reading_ms < self.settings.answer_ms_max:
+            return []
+        calm = self.role in (Role.LEADING, Role.FOLLOWING) and self.view.master is not None and not self._read_needed
+        period_ms = self.settings.poll_ms if calm else self.settings.hurry_ms
+        if self._read_ms is not None and now_ms - self._read_ms < period_ms:
+            return []
+        return self._read(now_ms)
+
+    def _read(self, now_ms: int) -> list[Action]:
+        self._reading_ms = self._read_ms = now_ms
+        self._read_count += 1
+        return [Read(self._read_count)]
+
+    def _read_first(self, now_ms: int) -> list[Action]:
+        """Read, and decide nothing before the answer: what is known may be wrong by now."""
+        actions = self._read(now_ms)
+        self._read_needed = self._read_count
+        return actions
+
+    def _decide(self, now_ms: int) -> list[Action]:
+        """What this replica would change, unless a change is under way."""
+        if self._commit is not None or self._read_needed or self.view.revision == 0:
+            return []
+        if self.role is Role.JOINING:
+            return self._join(now_ms)
+        if self.role is Role.FOLLOWING:
+            return self._campaign(now_ms)
+        if self.role is Role.LEADING:
+            return self._retire(now_ms) if self._retiring_ms is not None else self._maintain(now_ms)
+        return []
+
+    # Joining
+
+    def _join(self, now_ms: int) -> list[Action]:
+        known = self.view.replicas.get(self.broker_id)
+        if known is not None and known.value.check_code == self.state.check_code:
+            self.role = Role.FOLLOWING
+            return self._follow()
+        number, change = control.apply_for_id(self.view, Replica(self.settings.addr, self.state.check_code))
+        self._commit_id = number
+        return self._send(Purpose.APPLY, change, now_ms)
+
+    def _own_id_in(self, view: GroupView) -> int | None:
+        """The id that was granted to this store, should the answer have been lost."""
+        for number, replica in view.replicas.items():
+            if replica.value.check_code == self.state.check_code:
+                return number
+        return None
+
+    # Following
+
+    def _follow(self) -> list[Action]:
+        """Copy from whoever is master now. Without one the old stream goes on: what it brings can only help."""
+        master = self.view.master
+        if master is None or master.value.broker_id == self.broker_id or master.value.epoch < self.state.epoch:
+            return []
+        wanted = Follow(master.value.broker_id, master.value.ha_addr, master.value.epoch)
+        if wanted == self.followed:
+            return []
+        self.followed = wanted
+        return [wanted]
+
+    # Campaigning
+
+    def _campaign(self, now_ms: int) -> list[Action]:
+        master = self.view.master
+        if master is not None and master.value.broker_id != self.broker_id:
+            self._vacant_ms = None
+            return []
+        if self._stopping or self.lease is None or not self.lease.is_trusted(now_ms):
+            return []
+        if self._vacant_ms is None:
+            self._vacant_ms = now_ms
+            return self._report(now_ms)
+        delay_ms = campaign_delay_ms(self.view, self.broker_id, self._ends.last_epoch, self._ends.written)
+        if delay_ms is None or now_ms - self._vacant_ms < delay_ms:
+            return []
+        try:
+            key = MasterKey(self.broker_id, 0, self.settings.ha_addr)
+            _, change = control.elect(self.view, key, self.lease.id)
+        except Refused:
+            return []
+        return self._send(Purpose.ELECT, change, now_ms)
+
+    def _report(self, now_ms: int) -> list[Action]:
+        assert self.lease is not None
+        report = AliveReport(self.settings.ha_addr, self._ends.written, self._ends.last_epoch)
+        return self._send(Purpose.REPORT, control.report_alive(self.broker_id, report, self.lease.id), now_ms)
+
+    def _promote(self, epoch: int) -> list[Action]:
+        self.role, self._led_epoch, self._vacant_ms = Role.PROMOTING, epoch, None
+        self.followed = None
+        return [StopFollowing(), *self._see_epoch(epoch), Promote(epoch)]
+
+    def on_promoted(self, epoch: int, ends: LogEnds, now_ms: int) -> list[Action]:
+        """The log is ours to write: `ends` is where the epoch starts."""
+        state = self.view.state
+        if self.role is not Role.PROMOTING or epoch != self._led_epoch or state is None or state.value.epoch != epoch:
+            return []
+        self._ends = ends
+        self.role = Role.LEADING
+        self.term = Term(
+            broker_id=self.broker_id,
+            epoch=epoch,
+            epoch_start=ends.written,
+            rules=self.settings.rules,
+            in_sync=state.value.in_sync,
+            version=state.value.version,
+            revision=state.revision,
+            began_ms=now_ms,
+            confirm_offset=ends.written,
+            own_has=ends.written,
+            own_written=ends.written,
+        )
+        return [Lead(epoch)]
+
+    def on_promotion_failed(self, reason: str, now_ms: int) -> list[Action]:
+        """The disk would not; whoever else is in sync may try once our lease is over."""
+        return self._step_down(f"the promotion failed: {reason}", now_ms) + self._leave_lease()
+
+    # Leading
+
+    def on_log(self, ends: LogEnds) -> None:
+        """Our own log was written to or synced."""
+        self._ends = ends
+        if self.term is not None:
+            self.term.on_own(ends.written, ends.durable)
+
+    def on_ack(
+        self, broker_id: int, epoch: int, written: int, durable: int, now_ms: int, *, learner: bool = False
+    ) -> None:
+        """A slave, in a stream of this epoch, told how far it is."""
+        if self.term is not None and epoch == self.term.epoch:
+            self.term.on_ack(broker_id, written, durable, now_ms, learner=learner)
+
+    def on_slave_gone(self, broker_id: int, now_ms: int) -> None:
+        if self.term is not None:
+            self.term.on_disconnected(broker_id, now_ms)
+
+    def _maintain(self, now_ms: int) -> list[Action]:
+        assert self.term is not None
+        wanted = self.term.wanted_set(now_ms)
+        if wanted is None or self.lease is None:
+            return []
+        if self.view.state is None or self.view.state.revision != self.term.revision:
+            return []
+        try:
+            _, change = control.alter_set(self.view, self.broker_id, self.lease.id, wanted)
+        except Refused:
+            return []
+        self.term.propose(wanted)
+        return self._send(Purpose.ALTER, change, now_ms)
+
+    def on_epoch_seen(self, epoch: int, now_ms: int) -> list[Action]:
+        """A frame, a notice or a NameServer told of an epoch."""
+        if epoch <= self.state.epoch:
+            return []
+        actions = self._see_epoch(epoch)
+        if self.role in (Role.LEADING, Role.PROMOTING):
+            actions += self._step_down(f"epoch {epoch} has begun", now_ms)
+        return actions + self._read(now_ms)
+
+    def _see_epoch(self, epoch: int) -> list[Action]:
+        if epoch <= self.state.epoch:
+            return []
+        self.state = replace(self.state, epoch=epoch)
+        return [Persist(self.broker_id, self.state.epoch)]
+
+    def _step_down(self, reason: str, now_ms: int) -> list[Action]:
+        self.role, self.term, self._vacant_ms = Role.FOLLOWING, None, None
+        self._retiring_ms, self.followed = None, None
+        return [StepDown(reason), *self._read_first(now_ms)]
+
+    def _leave_lease(self) -> list[Action]:
+        lease, self.lease = self.lease, None
+        return [Revoke(lease.id)] if lease else []
+
+    # Retiring
+
+    def on_switch(self, preferred_id: int, now_ms: int) -> list[Action]:
+        """A planned switch, to a certain replica or (0) to any. Refused when it cannot be."""
+        if self.role is not Role.LEADING or self.term is None:
+            raise Refused("this replica is not the master")
+        others = self.term.in_sync - {self.broker_id}
+        if not others or (preferred_id and preferred_id not in others):
+            raise Refused(f"replica {preferred_id or 'other than the master'} is not in sync")
+        self._retiring_ms, self._preferred_id = now_ms, preferred_id or self._longest_of(others)
+        return [StopAccepting()]
+
+    def _longest_of(self, members: frozenset[int]) -> int:
+        assert self.term is not None
+        followers = self.term.followers
+        return max(members, key=lambda member: (followers[member].has if member in followers else 0, -member))
+
+    def on_stop(self, now_ms: int) -> list[Action]:
+        """A clean stop: a master first sees that the others have everything."""
+        self._stopping = True
+        if self.role is Role.LEADING:
+            self._retiring_ms, self._preferred_id = now_ms, 0
+            return [StopAccepting()]
+        return self._stopped()
+
+    def _stopped(self) -> list[Action]:
+        self.role, self.followed = Role.STOPPED, None
+        return [StopFollowing(), *self._leave_lease(), Stopped()]
+
+    def _retire(self, now_ms: int) -> list[Action]:
+        assert self.term is not None
+        assert self._retiring_ms is not None
+        late = now_ms - self._retiring_ms > self.settings.retire_ms_max
+        if self.term.confirm_offset < self.term.own_written and not late:
+            return self._maintain(now_ms)
+        if late and not self._stopping:
+            self._retiring_ms = None
+            return [AcceptAgain()]
+        if self.lease is None:
+            return self._stopped_master("without a lease")
+        try:
+            _, change = control.retire(self.view, self.broker_id, self.lease.id, self._preferred_id)
+        except Refused as refusal:
+            if self._stopping:
+                return self._stopped_master(str(refusal))
+            self._retiring_ms = None
+            return [AcceptAgain()]
+        return self._send(Purpose.RETIRE, change, now_ms)
+
+    def _stopped_master(self, reason: str) -> list[Action]:
+        self.term, self._retiring_ms = None, None
+        return [StepDown(f"stopped: {reason}"), *self._stopped()]
+
+    # Answers of the control store
+
+    def on_changed(self, now_ms: int) -> list[Action]:
+        """Something in the group has changed."""
+        return self._read(now_ms) if self.role is not Role.STOPPED else []
+
+    def on_read_failed(self, number: int, now_ms: int) -> list[Action]:
+        if number == self._read_count:
+            self._reading_ms = None
+        return []
+
+    def on_view(self, number: int, view: GroupView, now_ms: int) -> list[Action]:
+        if number == self._read_count:
+            self._reading_ms = None
+        if number >= self._read_needed:
+            self._read_needed = 0
+        if view.revision < self.view.revision or self.role is Role.STOPPED:
+            return []  # an older answer that was overtaken
+        self.view = view
+        actions = self._see_epoch(view.epoch)
+        if self.role is Role.JOINING:
+            return actions + self._find_own_id(view) + self._decide(now_ms)
+        if self.role in (Role.LEADING, Role.PROMOTING):
+            actions += self._check_mastership(view, now_ms)
+        elif self.role is Role.FOLLOWING:
+            actions += self._promote(view.epoch) if self._is_elected(view) else self._follow()
+        return actions + self._decide(now_ms)
+
+    def _find_own_id(self, view: GroupView) -> list[Action]:
+        number = self._own_id_in(view)
+        if number is None or number == self.broker_id:
+            return []
+        self.state = replace(self.state, broker_id=number)
+        return [Persist(self.broker_id, self.state.epoch)]
+
+    def _is_elected(self, view: GroupView) -> bool:
+        """By a transaction of ours, whose answer may have been lost; never twice in one epoch."""
+        state, master, lease = view.state, view.master, self.lease
+        if state is None or master is None or lease is None or state.value.epoch <= self._led_epoch:
+            return False
+        own = state.value.master_id == master.value.broker_id == self.broker_id
+        return own and master.lease_id == lease.id and master.value.epoch == state.value.epoch == self.state.epoch
+
+    def _check_mastership(self, view: GroupView, now_ms: int) -> list[Action]:
+        state, master = view.state, view.master
+        if state is None or state.value.epoch != self._led_epoch or state.value.master_id != self.broker_id:
+            return self._step_down(f"epoch {view.epoch} has begun", now_ms)
+        if master is None or self.lease is None or master.lease_id != self.lease.id:
+            return self._step_down("the master's lease has ended", now_ms)
+        if self.term is not None:
+            self.term.adopt(state.value, state.revision)
+        return []
+
+    def on_granted(self, lease_id: int, sent_ms: int) -> list[Action]:
+        """A lease that comes too late, after another was asked for, is given back."""
+        if self.lease is not None or self.role is Role.STOPPED:
+            return [Revoke(lease_id)]
+        self.lease, self._granting_ms = Lease(lease_id, sent_ms, self.settings.times), None
+        return []
+
+    def on_grant_failed(self, now_ms: int) -> list[Action]:
+        self._granting_ms = now_ms - self.settings.answer_ms_max + self.settings.hurry_ms
+        return []
+
+    def on_kept_alive(self, lease_id: int, sent_ms: int) -> list[Action]:
+        if self.lease is not None and self.lease.id == lease_id:
+            self.lease.answered(sent_ms)
+        return []
+
+    def on_lease_lost(self, lease_id: int, now_ms: int) -> list[Action]:
+        if self.lease is None or self.lease.id != lease_id:
+            return []
+        self.lease = None
+        if self.role in (Role.LEADING, Role.PROMOTING):
+            return self._step_down("the master's lease has ended", now_ms)
+        return []
+
+    def on_committed(self, number: int, revision: int | None, now_ms: int) -> list[Action]:
+        """A change was made, or (None) somebody else's was. Either way the group is read: that says what counts."""
+        sent = self._commit
+        if sent is None or sent.number != number:
+            return []
+        self._commit = None
+        if sent.purpose is Purpose.RETIRE and revision is not None:
+            return self._retired(now_ms)
+        return self._read_first(now_ms)
+
+    def on_commit_unknown(self, number: int, now_ms: int) -> list[Action]:
+        if self._commit is None or self._commit.number != number:
+            return []
+        return self._commit_unknown(now_ms)
+
+    def _commit_unknown(self, now_ms: int) -> list[Action]:
+        self._commit = None
+        return self._read_first(now_ms)
+
+    def _retired(self, now_ms: int) -> list[Action]:
+        if self._stopping:
+            return self._stopped_master("another replica takes over")
+        return self._step_down("another replica takes over, as planned", now_ms)
+
+    def _send(self, purpose: Purpose, change: Transaction, now_ms: int) -> list[Action]:
+        self._commit_count += 1
+        self._commit, self._commit_ms = Commit(self._commit_count, purpose, change), now_ms
+        return [self._commit]

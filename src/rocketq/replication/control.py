@@ -1,0 +1,294 @@
+"""What the replicas of one brokerName agree on, and how it may change: values, keys and transactions, all pure.
+
+A change is made from a view of the group: it compares the revisions it was decided on and puts the new values. A
+control store applies it as a whole or not at all, so whoever decided on old values loses and reads again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from rocketq.errors import ProtocolError, RocketQError
+
+Value = TypeVar("Value")
+
+
+class ControlError(RocketQError):
+    """The control store did not do what was asked; a change that was sent may have been made or not."""
+
+    retriable = True
+
+
+class LeaseLostError(ControlError):
+    """The control store has no such lease any more."""
+
+
+class Refused(RocketQError):
+    """The change is not allowed in this state of the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The replicas of one brokerName in one cluster."""
+
+    cluster: str
+    broker_name: str
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.cluster}/{self.broker_name}/"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """Who is master, in which epoch; who has everything that was acknowledged."""
+
+    master_id: int
+    """0: nobody (retired)."""
+    epoch: int
+    in_sync: frozenset[int]
+    version: int
+    preferred_id: int = 0
+    """Whom a planned switch wants elected; a hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterKey:
+    """Held with the master's lease."""
+
+    broker_id: int
+    epoch: int
+    ha_addr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    addr: str
+    check_code: str
+
+
+@dataclass(frozen=True, slots=True)
+class AliveReport:
+    """Held with each replica's lease: how long its log is."""
+
+    ha_addr: str
+    log_end: int
+    last_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(Generic[Value]):
+    value: Value
+    revision: int
+    lease_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key's raw value as a control store has it."""
+
+    value: bytes
+    revision: int
+    lease_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """All of a group at one revision of the control store."""
+
+    revision: int = 0
+    state: Versioned[GroupState] | None = None
+    master: Versioned[MasterKey] | None = None
+    last_id: Versioned[int] | None = None
+    replicas: Mapping[int, Versioned[Replica]] = field(default_factory=dict)
+    alive: Mapping[int, Versioned[AliveReport]] = field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        return self.state.value.epoch if self.state else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    key: str
+    value: bytes
+    lease_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Made only when every key in `compares` has the revision given (0: it is absent)."""
+
+    compares: tuple[tuple[str, int], ...]
+    puts: tuple[Put, ...] = ()
+    deletes: tuple[str, ...] = ()
+
+
+class ControlStore(Protocol):
+    """Keys with revisions and leases; linearizable. ControlError when it cannot be reached: the outcome is unknown."""
+
+    async def read(self, group: Group) -> GroupView: ...
+
+    async def commit(self, group: Group, change: Transaction) -> int | None:
+        """The revision of the change, or None when a comparison failed."""
+        ...
+
+    async def grant(self, ttl_ms: int) -> int: ...
+
+    async def keep_alive(self, lease_id: int) -> None:
+        """LeaseLostError when it has expired."""
+        ...
+
+    async def revoke(self, lease_id: int) -> None: ...
+
+    async def wait_for_change(self, group: Group, after_revision: int, timeout_ms: int) -> bool:
+        """Return when a key of the group has changed after that revision (True), or when the time is over."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+# Reading
+
+
+def view_of(entries: Mapping[str, Entry], revision: int) -> GroupView:
+    """From the raw keys of a group (without its prefix). Keys that are not ours are left alone."""
+    replicas: dict[int, Versioned[Replica]] = {}
+    alive: dict[int, Versioned[AliveReport]] = {}
+    state: Versioned[GroupState] | None = None
+    master: Versioned[MasterKey] | None = None
+    last_id: Versioned[int] | None = None
+    for key, entry in entries.items():
+        kind, _, number = key.partition("/")
+        if key == "state":
+            state = _versioned(_decode_state(entry.value), entry)
+        elif key == "master":
+            master = _versioned(_decode(MasterKey, entry.value), entry)
+        elif key == "last_id":
+            last_id = _versioned(int(entry.value), entry)
+        elif kind == "replica" and number.isdigit():
+            replicas[int(number)] = _versioned(_decode(Replica, entry.value), entry)
+        elif kind == "alive" and number.isdigit():
+            alive[int(number)] = _versioned(_decode(AliveReport, entry.value), entry)
+    return GroupView(revision, state, master, last_id, replicas, alive)
+
+
+def _versioned(value: Value, entry: Entry) -> Versioned[Value]:
+    return Versioned(value, entry.revision, entry.lease_id)
+
+
+def _decode(kind: type[Value], data: bytes) -> Value:
+    try:
+        return kind(**json.loads(data))
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(f"the control store holds no {kind.__name__}: {error}") from None
+
+
+def _decode_state(data: bytes) -> GroupState:
+    state = _decode(GroupState, data)
+    return replace(state, in_sync=frozenset(state.in_sync))
+
+
+def _encode(value: Any) -> bytes:
+    def plain(item: object) -> list[int]:
+        assert isinstance(item, frozenset)
+        return sorted(item)
+
+    return json.dumps(asdict(value), sort_keys=True, default=plain).encode()
+
+
+# Changing
+
+
+def apply_for_id(view: GroupView, replica: Replica) -> tuple[int, Transaction]:
+    """The next id, never given before, for a store that has none."""
+    number = max([view.last_id.value if view.last_id else 0, *view.replicas]) + 1
+    key = f"replica/{number}"
+    change = Transaction(
+        compares=(("last_id", _revision(view.last_id)), (key, 0)),
+        puts=(Put("last_id", str(number).encode()), Put(key, _encode(replica))),
+    )
+    return number, change
+
+
+def elect(view: GroupView, caller: MasterKey, lease_id: int) -> tuple[GroupState, Transaction]:
+    """The caller becomes master of the next epoch and the only member of S. Whose id it is in `master`, from an earlier
+    life of the same store, need not wait for that lease to end."""
+    own = caller.broker_id
+    if view.master is not None and view.master.value.broker_id != own:
+        raise Refused(f"replica {view.master.value.broker_id} is master")
+    if own not in view.replicas:
+        raise Refused(f"replica {own} is not registered")
+    if view.state is not None and own not in view.state.value.in_sync:
+        raise Refused(f"replica {own} is not in sync")
+    version = view.state.value.version if view.state else 0
+    state = GroupState(own, view.epoch + 1, frozenset({own}), version + 1)
+    master = replace(caller, epoch=state.epoch)
+    change = Transaction(
+        compares=(
+            ("state", _revision(view.state)),
+            ("master", _revision(view.master)),
+            (f"replica/{own}", view.replicas[own].revision),
+        ),
+        puts=(Put("state", _encode(state)), Put("master", _encode(master), lease_id)),
+    )
+    return state, change
+
+
+def alter_set(
+    view: GroupView, caller_id: int, lease_id: int, in_sync: frozenset[int]
+) -> tuple[GroupState, Transaction]:
+    """Another in-sync set, by the master."""
+    state = _own_state(view, caller_id, lease_id)
+    if caller_id not in in_sync:
+        raise Refused("the master is always in sync")
+    unknown = in_sync - set(view.replicas)
+    if unknown:
+        raise Refused(f"replicas {sorted(unknown)} are not registered")
+    altered = replace(state, in_sync=in_sync, version=state.version + 1)
+    members = tuple((f"replica/{member}", view.replicas[member].revision) for member in sorted(in_sync))
+    return altered, Transaction(_held(view) + members, (Put("state", _encode(altered)),))
+
+
+def retire(view: GroupView, caller_id: int, lease_id: int, preferred_id: int = 0) -> tuple[GroupState, Transaction]:
+    """The master goes; whoever is in sync may be elected at once."""
+    state = _own_state(view, caller_id, lease_id)
+    if preferred_id and preferred_id not in state.in_sync:
+        raise Refused(f"replica {preferred_id} is not in sync")
+    left = replace(state, master_id=0, epoch=state.epoch + 1, version=state.version + 1, preferred_id=preferred_id)
+    return left, Transaction(_held(view), (Put("state", _encode(left)),), ("master",))
+
+
+def clean(view: GroupView, broker_id: int) -> Transaction:
+    """Forget a replica that is not coming back."""
+    if broker_id not in view.replicas:
+        raise Refused(f"replica {broker_id} is not registered")
+    if view.state is not None and broker_id in view.state.value.in_sync | {view.state.value.master_id}:
+        raise Refused(f"replica {broker_id} is in sync")
+    return Transaction(
+        compares=(("state", _revision(view.state)), (f"replica/{broker_id}", view.replicas[broker_id].revision)),
+        deletes=(f"replica/{broker_id}", f"alive/{broker_id}"),
+    )
+
+
+def report_alive(broker_id: int, report: AliveReport, lease_id: int) -> Transaction:
+    return Transaction((), (Put(f"alive/{broker_id}", _encode(report), lease_id),))
+
+
+def _own_state(view: GroupView, caller_id: int, lease_id: int) -> GroupState:
+    if view.state is None or view.state.value.master_id != caller_id:
+        raise Refused(f"replica {caller_id} is not master")
+    if view.master is None or view.master.lease_id != lease_id or view.master.value.epoch != view.epoch:
+        raise Refused(f"replica {caller_id} does not hold the master's lease")
+    return view.state.value
+
+
+def _held(view: GroupView) -> tuple[tuple[str, int], ...]:
+    return ("state", _revision(view.state)), ("master", _revision(view.master))
+
+
+def _revision(item: Versioned[Any] | None) -> int:
+    return item.revision if item else 0

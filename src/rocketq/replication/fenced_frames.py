@@ -1,0 +1,173 @@
+"""Frames of the fenced stream: bytes in, values out.
+
+frame  := header body
+header := magic:i32 version:i8 type:i8 flags:i16 master_epoch:i32 data_epoch:i32 epoch_start:i64
+          offset:i64 second:i64 body_length:i32 body_crc:i32 header_crc:i32          52 bytes, big-endian
+offset := DATA its first byte | HEARTBEAT the next byte | ACK the written end | HELLO the log's end
+second := DATA, HEARTBEAT the confirm offset | ACK the durable end
+body   := HELLO, WELCOME, REJECT: JSON | DATA: whole records of one epoch and one log file | others: empty
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+from zlib import crc32
+
+from rocketq.errors import RemoteProtocolError
+
+MAGIC: Final = 0x524D4841
+VERSION: Final = 1
+LEARNER: Final = 1
+BODY_BYTES_MAX: Final = 64 << 20
+"""A single record may be larger than a batch, but never as large as this."""
+
+_HEADER: Final = struct.Struct(">ibbhiiqqqiI")
+_CRC: Final = struct.Struct(">I")
+HEADER_BYTES: Final = _HEADER.size + _CRC.size
+
+
+class FrameType(IntEnum):
+    HELLO = 1
+    WELCOME = 2
+    DATA = 3
+    HEARTBEAT = 4
+    ACK = 5
+    REJECT = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    type: FrameType
+    master_epoch: int
+    """The highest epoch its sender knows: the fence."""
+    flags: int = 0
+    data_epoch: int = 0
+    epoch_start: int = 0
+    offset: int = 0
+    second: int = 0
+    body: bytes = b""
+
+
+def encode_frame(frame: Frame) -> bytes:
+    return encode_header(frame) + frame.body
+
+
+def encode_header(frame: Frame) -> bytes:
+    """For those who write the body from where it lies."""
+    head = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        frame.type,
+        frame.flags,
+        frame.master_epoch,
+        frame.data_epoch,
+        frame.epoch_start,
+        frame.offset,
+        frame.second,
+        len(frame.body),
+        crc32(frame.body),
+    )
+    return head + _CRC.pack(crc32(head))
+
+
+class FrameDecoder:
+    """Absorbs bytes however they were split. RemoteProtocolError for anything that is no frame; its end, too."""
+
+    def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._pending = bytearray()
+
+    def feed(self, chunk: bytes | memoryview) -> list[Frame]:
+        """Every frame these bytes complete, in order."""
+        self._pending += chunk
+        frames: list[Frame] = []
+        at = 0
+        while (end := self._frame_end(at)) is not None:
+            frames.append(_decode(bytes(memoryview(self._pending)[at:end])))
+            at = end
+        del self._pending[:at]
+        return frames
+
+    def _frame_end(self, at: int) -> int | None:
+        """Where the frame at `at` ends, once its header is there and good and its body complete."""
+        if len(self._pending) - at < HEADER_BYTES:
+            return None
+        length = _check_header(self._pending, at)
+        if length > self._body_bytes_max:
+            raise RemoteProtocolError(f"a frame's body of {length} bytes is larger than {self._body_bytes_max}")
+        end = at + HEADER_BYTES + length
+        return end if end <= len(self._pending) else None
+
+
+def _check_header(data: bytearray, at: int) -> int:
+    """The body's length, from a header that is whole and ours."""
+    (given,) = _CRC.unpack_from(data, at + _HEADER.size)
+    magic, version, *_, length, _ = _HEADER.unpack_from(data, at)
+    if magic != MAGIC:
+        raise RemoteProtocolError(f"not a replication frame: it starts with {magic & 0xFFFFFFFF:#010x}")
+    if given != crc32(memoryview(data)[at : at + _HEADER.size]):
+        raise RemoteProtocolError("a frame's header does not match its checksum")
+    if version != VERSION:
+        raise RemoteProtocolError(f"version {version} of the replication stream is not known, only {VERSION} is")
+    if length < 0:
+        raise RemoteProtocolError(f"a frame's body cannot have {length} bytes")
+    return int(length)
+
+
+def _decode(data: bytes) -> Frame:
+    _, _, kind, flags, master_epoch, data_epoch, epoch_start, offset, second, _, body_crc = _HEADER.unpack_from(data)
+    body = data[HEADER_BYTES:]
+    if crc32(body) != body_crc:
+        raise RemoteProtocolError("a frame's body does not match its checksum")
+    try:
+        frame_type = FrameType(kind)
+    except ValueError:
+        raise RemoteProtocolError(f"type {kind} of a replication frame is not known") from None
+    if min(master_epoch, data_epoch, epoch_start, offset, second) < 0:
+        raise RemoteProtocolError("a frame's epochs and offsets cannot be negative")
+    return Frame(
+        type=frame_type,
+        master_epoch=master_epoch,
+        flags=flags,
+        data_epoch=data_epoch,
+        epoch_start=epoch_start,
+        offset=offset,
+        second=second,
+        body=body,
+    )
+
+
+def data_frame(
+    master_epoch: int, data_epoch: int, epoch_start: int, offset: int, confirm_offset: int, body: bytes
+) -> Frame:
+    return Frame(
+        type=FrameType.DATA,
+        master_epoch=master_epoch,
+        data_epoch=data_epoch,
+        epoch_start=epoch_start,
+        offset=offset,
+        second=confirm_offset,
+        body=body,
+    )
+
+
+def heartbeat(master_epoch: int, offset: int, confirm_offset: int) -> Frame:
+    return Frame(type=FrameType.HEARTBEAT, master_epoch=master_epoch, offset=offset, second=confirm_offset)
+
+
+def ack(master_epoch: int, written_end: int, durable_end: int, *, learner: bool = False) -> Frame:
+    return Frame(
+        type=FrameType.ACK,
+        master_epoch=master_epoch,
+        flags=LEARNER if learner else 0,
+        offset=written_end,
+        second=durable_end,
+    )
+
+
+def encode_all(frames: Sequence[Frame]) -> bytes:
+    return b"".join(map(encode_frame, frames))
