@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final
 
 from rocketq.client.aio.batcher import Batcher
 from rocketq.client.aio.in_flight import InFlight
@@ -69,16 +69,18 @@ class Deliveries:
             self.topics[wrapped] = None
         return wrapped
 
-    async def one(
+    def one(
         self, message: Message, queue: MessageQueue | None, timeout_ms: int, extra: Mapping[str, str] | None
-    ) -> SendResult:
+    ) -> Coroutine[Any, Any, SendResult]:
         """In a request of its own, or with others where that is allowed and wanted."""
         if self._batcher is not None and extra is None and self._may_batch(message):
-            return await self._sharing(message, queue, timeout_ms)
-        return await self.single(message, queue, timeout_ms, extra)
+            return self._sharing(message, queue, timeout_ms)
+        return self.single(message, queue, timeout_ms, extra)
 
     async def oneway(self, message: Message, queue: MessageQueue | None, timeout_ms: int) -> None:
-        outgoing = await self._packer.pack(message)
+        outgoing = self._packer.encode(message)
+        if self._packer.is_compressed(message.body):
+            await self._packer.compress(outgoing)
         target = self._session.namespace.queue(queue) if queue is not None else None
         await self.path.oneway(self.topic(message.topic), outgoing, target, timeout_ms)
 
@@ -91,7 +93,9 @@ class Deliveries:
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
     ) -> SendResult:
         """In a request of its own."""
-        outgoing = await self._packer.pack(message, extra)
+        outgoing = self._packer.encode(message, extra)
+        if self._packer.is_compressed(message.body):
+            await self._packer.compress(outgoing)
         if extra is not None and Property.TRANSACTION_PREPARED in extra:
             outgoing.sys_flag |= SysFlag.TRANSACTION_PREPARED
         is_reply = code is RequestCode.SEND_REPLY_MESSAGE_V2  # its topic is the cluster's, in no namespace

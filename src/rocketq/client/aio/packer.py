@@ -34,15 +34,11 @@ class Packer:
             extra = {**(extra or {}), Property.INSTANCE_ID: session.namespace.name}
         return check_and_encode(message, session.unique_ids.next(session.clock.now_ms()), self._packing, extra=extra)
 
-    async def pack(self, message: Message, extra: Mapping[str, str] | None = None) -> Outgoing:
-        """With the body compressed if it is large."""
-        outgoing = self.encode(message, extra)
-        if not self.is_compressed(message.body):
-            return outgoing
+    async def compress(self, outgoing: Outgoing) -> None:
+        """The body of a message that is large."""
         kind, level = self._packing.compression, self._packing.compress_level
-        if len(message.body) >= ASIDE_BYTES:
-            outgoing.body = await asyncio.to_thread(compress, message.body, kind, level=level)
+        if len(outgoing.body) >= ASIDE_BYTES:
+            outgoing.body = await asyncio.to_thread(compress, outgoing.body, kind, level=level)
         else:
-            outgoing.body = compress(message.body, kind, level=level)
+            outgoing.body = compress(outgoing.body, kind, level=level)
         outgoing.sys_flag |= kind.sys_flag
-        return outgoing

@@ -62,6 +62,7 @@ class SendPath:
         self._template_topic = template_topic
         self._new_topic_queues = new_topic_queues
         self._choice = RoundRobin(int.from_bytes(os.urandom(2), "big"), faults)  # many short-lived senders spread
+        self._try = self._exchange if faults is None else self._watched
         self._targets: dict[str, Target] = {}
         self._templates: dict[tuple[str, str, RequestCode], SendTemplate] = {}
 
@@ -92,7 +93,7 @@ class SendPath:
                 break
             failed_broker = queue.broker_name
             try:
-                answer = await self._attempt(target, queue, outgoing, policy.timeout_ms(attempt, left_ms), code)
+                answer = await self._try(target, queue, outgoing, policy.timeout_ms(attempt, left_ms), code)
             except RocketQError as error:
                 if not policy.is_worth_another(error):
                     if unsure is not None:
@@ -124,7 +125,7 @@ class SendPath:
         target = self._known(queue.topic) or await self._target(queue.topic, timeout_ms)
         left_ms = max(1, timeout_ms - (self._clock.monotonic_ms() - began_ms))
         try:
-            return await self._attempt(target, queue, outgoing, left_ms, code)
+            return await self._try(target, queue, outgoing, left_ms, code)
         except RocketQError:
             self._session.routes.expire(queue.topic)
             raise
@@ -184,11 +185,11 @@ class SendPath:
                 raise unknown from None
             return from_template(template, self._new_topic_queues)
 
-    async def _attempt(
+    async def _watched(
         self, target: Target, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, code: RequestCode
     ) -> Accepted:
-        if self._faults is None:
-            return await self._exchange(target, queue, outgoing, timeout_ms, code)
+        """An exchange from which we learn how its broker does."""
+        assert self._faults is not None
         began_ms = self._clock.monotonic_ms()
         isolated = reachable = True
         try:
