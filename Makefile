@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KERNEL := $(wildcard src/rocketq/kernel/*.py src/rocketq/kernel/*.pxd src/rocketq/kernel/*.h)
 
-.PHONY: help setup check test test-compiled test-interpreted test-spark-slow interop interop-store interop-broker bench demo store-demo clean
+.PHONY: help setup check test test-compiled test-interpreted test-spark-slow interop interop-store interop-broker bench chaos demo store-demo clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -58,8 +58,11 @@ interop-store: setup
 interop-broker: setup
 	$(INTEROP) tests/interop $(addprefix --ignore=,$(INTEROP_STORE))
 
+chaos: setup ## failover: 10,000 seeded schedules of faults (a failing seed is told; ROCKETQ_SEED=n replays it)
+	ROCKETQ_SCHEDULES=10000 $(BIN)/pytest tests/sim/test_failover.py tests/sim/test_failover_cases.py
+
 bench: setup ## the figures, as ratios within one run
-	@status=0; for each in store opening broker client delays filters spark; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
+	@status=0; for each in store opening broker replication client delays filters spark; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
 
 demo: setup ## the whole story: cluster, orders, failing consumers, Spark, dead letters, replay
 	@echo "demo: two brokers, an order stream, consumers that fail, Spark beside them; a minute or two"

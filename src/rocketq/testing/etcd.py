@@ -1,0 +1,175 @@
+"""A real etcd on this machine, of one or three members, for tests and for development."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from rocketq.errors import RocketQError
+
+PACKAGE: Final = "etcd-server"
+_READY_S: Final = 30.0
+_STOP_S: Final = 10.0
+
+
+class EtcdError(RocketQError):
+    """etcd is not there, or does not start."""
+
+
+def find_etcd() -> str | None:
+    """The program, when it is installed."""
+    return shutil.which("etcd")
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+@dataclass
+class EtcdMember:
+    name: str
+    folder: Path
+    client_port: int
+    peer_port: int
+    extra: Sequence[str] = ()
+    scheme: str = "http"
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def endpoint(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.client_port}"
+
+    @property
+    def peer(self) -> str:
+        return f"http://127.0.0.1:{self.peer_port}"
+
+    def start(self, program: str, cluster: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        arguments = [
+            f"--name={self.name}",
+            f"--data-dir={self.folder / 'data'}",
+            f"--listen-client-urls={self.endpoint}",
+            f"--advertise-client-urls={self.endpoint}",
+            f"--listen-peer-urls={self.peer}",
+            f"--initial-advertise-peer-urls={self.peer}",
+            f"--initial-cluster={cluster}",
+            "--initial-cluster-state=new",
+            "--log-level=error",
+            *self.extra,
+        ]
+        with open(self.folder / "etcd.log", "ab") as output:
+            self.process = subprocess.Popen([program, *arguments], stdout=output, stderr=output)
+
+    def signal(self, number: int) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    @property
+    def log_tail(self) -> str:
+        return (self.folder / "etcd.log").read_text(errors="replace")[-500:]
+
+
+class LocalEtcd:
+    """A cluster on loopback; its data lies in `folder` and outlives `stop`."""
+
+    def __init__(self, folder: Path, members: int = 1, extra: Sequence[str] = (), scheme: str = "http") -> None:
+        program = find_etcd()
+        if program is None:
+            raise EtcdError(f"the program etcd is not installed (Debian and Ubuntu: apt install {PACKAGE})")
+        self._program = program
+        ports = free_ports(2 * members)
+        self.members = [
+            EtcdMember(f"m{at}", folder / f"m{at}", ports[2 * at], ports[2 * at + 1], extra, scheme)
+            for at in range(members)
+        ]
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(member.endpoint for member in self.members)
+
+    @property
+    def url(self) -> str:
+        """As haControlStore has it."""
+        return "etcd://" + ",".join(f"127.0.0.1:{member.client_port}" for member in self.members)
+
+    def start(self, *, wait: bool = True) -> None:
+        for member in self.members:
+            self.start_member(member)
+        if wait:
+            self.wait_ready()
+
+    def start_member(self, member: EtcdMember) -> None:
+        member.start(self._program, ",".join(f"{each.name}={each.peer}" for each in self.members))
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + _READY_S
+        for member in self.members:
+            while not _is_healthy(member):
+                if member.process is None or member.process.poll() is not None or time.monotonic() > deadline:
+                    raise EtcdError(f"etcd does not start: {member.log_tail}")
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        for member in self.members:
+            if member.process is not None:
+                member.signal(signal.SIGCONT)
+                member.process.terminate()
+        for member in self.members:
+            if member.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    member.process.wait(_STOP_S)
+                member.kill()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _is_healthy(member: EtcdMember) -> bool:
+    if member.scheme != "http":  # whoever uses TLS knows by its first call
+        return _accepts(member.client_port)
+    try:
+        with urllib.request.urlopen(f"{member.endpoint}/health", timeout=1) as answer:
+            return b"true" in answer.read()
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _accepts(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
