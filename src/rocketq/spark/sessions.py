@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rocketq.spark.errors import SparkError
 from rocketq.spark.java import find_java
 from rocketq.spark.masters import is_local, require_master, require_remote
+from rocketq.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +90,7 @@ def _own_session(app_name: str, master: str | None, conf: dict[str, str]) -> Spa
             with contextlib.suppress(Exception):  # what can only be set at the start stays as it is
                 running.conf.set(key, value)
         return running
-    prepare_environment()
+    prepare_environment(here=is_local(chosen))
     builder = SparkSession.builder.master(chosen).appName(app_name)
     for key, value in {**SQL_CONF, **(_local_conf(conf) if is_local(chosen) else {}), **conf}.items():
         builder = builder.config(key, value)
@@ -118,12 +119,14 @@ def _started(builder: SparkSession.Builder, what: str) -> SparkSession:
         raise SparkError(f"{what}: {first.strip()}") from None
 
 
-def prepare_environment() -> None:
-    """JAVA_HOME and the Python of the workers, as the JVM to be started will see them."""
+def prepare_environment(*, here: bool = True) -> None:
+    """JAVA_HOME and the Python of the workers, as the JVM to be started will see them. Not `here`: workers run on other
+    machines, where the same interpreter is looked for."""
     java = find_java(os.environ)
     if java.home is not None:
         os.environ["JAVA_HOME"] = str(java.home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = worker_python(os.environ) if here else sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 

@@ -1,0 +1,50 @@
+"""The Python of Spark's workers on this machine: the one that runs, with PySpark as pip installed it.
+
+Spark puts an archive of PySpark's sources in front of everything else, and each process that it starts compiles them
+anew: half of what it costs to start one, and every streaming query starts one. So workers are started by a script that
+leaves those archives out. What they hold is installed anyway, beside them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from rocketq.spark.shims import cache_dir, quoted, write_script
+
+_SCRIPT: Final = """\
+#!/bin/sh
+# Python for Spark's workers: PySpark as it is installed, not from Spark's archive of its sources.
+set -f
+kept=
+IFS=:
+for each in $PYTHONPATH; do
+  case $each in
+    {home}/python/lib/*.zip | {home}/jars/*.jar) ;;
+    *) kept=${{kept:+$kept:}}$each ;;
+  esac
+done
+unset IFS
+set +f
+PYTHONPATH=$kept
+export PYTHONPATH
+exec {python} "$@"
+"""
+
+
+def worker_python(environ: Mapping[str, str], *, folder: Path | None = None) -> str:
+    """What PYSPARK_PYTHON should be here; the interpreter itself where PySpark lies elsewhere than Spark."""
+    spec = importlib.util.find_spec("pyspark")
+    home = Path(spec.origin).parent if spec is not None and spec.origin else None
+    own = environ.get("SPARK_HOME")
+    if os.name != "posix" or home is None or (own and Path(own).resolve() != home.resolve()):
+        return sys.executable
+    named = hashlib.sha256(f"{sys.executable}:{home}".encode()).hexdigest()[:12]
+    target = (folder or cache_dir(environ, "python")) / named / "python"
+    write_script(target, _SCRIPT.format(home=quoted(str(home)), python=quoted(sys.executable)))
+    return str(target)
