@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from tests.interop.apache import ApacheBroker, ApacheNameServer, JavaServer, free_broker_port
 from tests.interop.release import Release, obtain
@@ -101,6 +101,13 @@ class _SpeedyRelease(Release):
 class Apache:
     """A NameServer and a broker of one release, with whole-size files as operators run them."""
 
+    whole_files: ClassVar = {
+        "mappedFileSizeCommitLog": str(1 << 30),
+        "mappedFileSizeConsumeQueue": "6000000",
+        "maxHashSlotNum": "5000000",
+        "maxIndexNum": "20000000",
+    }
+
     def __init__(self, version: str, settings: Mapping[str, str], *, heap_mb: int = 4096) -> None:
         release = obtain(version)
         self.name = f"Apache {version}"
@@ -115,19 +122,13 @@ class Apache:
         self.pids: list[int] = []
 
     def __enter__(self) -> Self:
-        name_server = self._stack.enter_context(ApacheNameServer(self._release, work=self._root))
-        whole = {
-            "mappedFileSizeCommitLog": str(1 << 30),
-            "mappedFileSizeConsumeQueue": "6000000",
-            "maxHashSlotNum": "5000000",
-            "maxIndexNum": "20000000",
-        }
+        self.nameserver = name_server = self._stack.enter_context(ApacheNameServer(self._release, work=self._root))
         broker = ApacheBroker(
             name_server,
             port=free_broker_port(),
             store=self._root / "store",
             work=self._root / "broker",
-            settings={**whole, **self._settings},
+            settings={**self.whole_files, **self._settings},
         )
         broker._heap_mb = self._heap_mb
         self.started = (time.monotonic(), broker.port)
