@@ -88,6 +88,9 @@ HOT = {
         *(f"FilterProgram.{name}" for name in ("run", "find", "step", "push", "is_listed", "is_found")),
         *("join", "equal", "compare", "order", "order_doubles", "convert", "to_integer", "to_double", "is_word_true"),
     ],
+    "redeliver": [
+        *(f"Redelivery.{name}" for name in ("deliver", "refuse", "read_place", "is_for_last", "is_born_at_last")),
+    ],
     "scanner": ["Scanner.dispatch", "Scanner.dispatch_unit", "Scanner.count_keys", "is_torn", "has_key_hash"],
 }
 
@@ -102,9 +105,15 @@ class Allowed:
 
 
 ALLOWED = [
-    Allowed(r"equal_bytes\(p, at, (TAGS|KEYS|DELAY|UNIQ_KEY), ", 12, "a bytes constant is checked for None"),
     Allowed(
-        r"(born_host|self\._store_host|queue\.topic)\b", 24, "a bytes field is checked for None, then it is a pointer"
+        r"equal_bytes\(p, at, (TAGS|KEYS|DELAY|UNIQ_KEY|REAL_TOPIC|REAL_QID), ",
+        12,
+        "a bytes constant is checked for None",
+    ),
+    Allowed(
+        r"(born_host|self\._store_host|queue\.topic|found\.topic)\b",
+        24,
+        "a bytes field is checked for None, then it is a pointer",
     ),
     Allowed(r"^raise ", 30, "an error may cost what it likes"),
     Allowed(r"roll_index\(index\)", 20, "the owner's call, once per index file"),
@@ -118,6 +127,8 @@ ALLOWED = [
         r"self\.index = put_keys\(|^self\.(index|roll_index|_spans),|self\.index, self\.roll_index,", 6, "references"
     ),
     Allowed(r"^defer_keys\(self\.index, ", 6, "references"),
+    Allowed(r"self\.due_of\(|^state = appender\.put\($", 6, "may fail, so its error is asked for"),
+    Allowed(r"^found = self\._last$|^found\.tail,$|^self\.waiting = found\.tail$", 2, "references"),
     Allowed(r"^queue: QueueTail = None|queue = self\.queue_of\(p\)", 2, "references"),
     Allowed(r"^return (index|None)$", 2, "references"),
     Allowed(r"^\w+: [A-Z]\w+ = self\.\w+( if .* else self\.\w+)?$|^self\.note\(self\._last\)", 2, "references"),

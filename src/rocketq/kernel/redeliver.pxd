@@ -19,6 +19,8 @@ cpdef enum:
     NEED_INDEX = 8
 
 cdef class Destination:
+    cdef readonly bytes topic
+    cdef readonly long long queue_id
     cdef readonly QueueTail tail
     cdef public long long count, size_bytes
 
@@ -28,6 +30,9 @@ cdef class Redelivery:
     cdef RecordView _view
     cdef PropertySpans _spans
     cdef dict _queues
+    cdef Destination _last
+    cdef bytes _born_host
+    cdef Py_ssize_t _topic_at, _topic_len
     cdef readonly Py_ssize_t at
     cdef readonly long long due_ms, need_log_offset
     cdef public long long delivered, bad, gone, bad_log_offset
@@ -40,4 +45,7 @@ cdef class Redelivery:
     ) except -100
     cdef int refuse(self, long long log_offset) noexcept
     cdef long long due_of(self, const unsigned char* p, RecordView view) except? -1
-    cdef bint find_destination(self, MappedBuffer segment) except -1
+    cdef bint read_place(self, const unsigned char* p) noexcept
+    cdef bint is_for_last(self, const unsigned char* p) noexcept
+    cdef bint is_born_at_last(self, const unsigned char* p) noexcept
+    cdef int look_up(self, MappedBuffer segment) except -100

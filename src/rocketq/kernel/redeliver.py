@@ -30,7 +30,9 @@ REAL_QID = b"REAL_QID"
 class Destination:
     """A queue that messages are delivered to, and how many went there since somebody asked."""
 
-    def __init__(self, tail):
+    def __init__(self, topic, queue_id, tail):
+        self.topic = topic
+        self.queue_id = queue_id
         self.tail = tail
         self.count = self.size_bytes = 0
 
@@ -50,6 +52,9 @@ class Redelivery:
         self._view = RecordView()
         self._spans = PropertySpans()
         self._queues = {}
+        self._last = None
+        self._born_host = b""
+        self._topic_at = self._topic_len = 0
         self.at = 0
         self.due_ms = 0
         self.delivered = self.bad = self.gone = 0
@@ -60,10 +65,12 @@ class Redelivery:
 
     def add_destination(self, topic, queue_id, tail):
         """Messages for this queue go to `tail`; None: they cannot be delivered."""
-        self._queues.setdefault(topic, {})[queue_id] = None if tail is None else Destination(tail)
+        self._last = None
+        self._queues.setdefault(topic, {})[queue_id] = None if tail is None else Destination(topic, queue_id, tail)
 
     def forget_destinations(self):
         """Queues were deleted: ask for each again."""
+        self._last = None
         self._queues = {}
 
     def destinations(self):
@@ -135,14 +142,15 @@ class Redelivery:
             self.due_ms = self.due_of(segment.p, view)
             if self.due_ms > due_to_ms:
                 return NOT_DUE
-        if not self.find_destination(segment):
+        if not self.read_place(segment.p):
             return self.refuse(log_offset)
-        queues: dict = self._queues.get(self.need_topic)
-        if queues is None or self.need_queue_id not in queues:
-            return NEED_QUEUE
-        found = queues[self.need_queue_id]
-        if found is None:
-            return self.refuse(log_offset)
+        if not self.is_for_last(segment.p):
+            state = self.look_up(segment)
+            if state != ALL_DELIVERED:
+                return self.refuse(log_offset) if state == UNDELIVERABLE else state
+        found = self._last
+        if not self.is_born_at_last(segment.p):
+            self._born_host = segment.bytes_at(view.born_host_at, view.born_host_len)
         had_index: cython.bint = appender.index is not None
         state = appender.put(
             found.tail,
@@ -155,7 +163,7 @@ class Redelivery:
             view.flag,
             view.sys_flag,
             view.born_ms,
-            segment.bytes_at(view.born_host_at, view.born_host_len),
+            self._born_host,
             now_ms,
             view.reconsume_times,
             log_offset if log_offset > 0 else -1,  # 0 is what every other message has
@@ -186,10 +194,9 @@ class Redelivery:
             return view.store_ms
         return view.store_ms + delays_ms[min(level, len(delays_ms)) - 1]
 
-    def find_destination(self, segment):
+    def read_place(self, p):
         """Read where the viewed record belongs; False when it does not say. Of two equal names the last counts."""
         view: RecordView = self._view
-        p: cython.p_uchar = segment.p
         at: cython.Py_ssize_t = view.properties_at
         end: cython.Py_ssize_t = view.properties_at + view.properties_len
         item_end: cython.Py_ssize_t
@@ -211,6 +218,30 @@ class Redelivery:
             at = item_end + 1
         if topic_at < 0 or queue_id < 0:
             return False
-        self.need_topic = segment.bytes_at(topic_at, topic_end - topic_at)
+        self._topic_at = topic_at
+        self._topic_len = topic_end - topic_at
         self.need_queue_id = queue_id
         return True
+
+    def is_for_last(self, p):
+        """Whether the place just read is where the last one went."""
+        found: Destination = self._last
+        if found is None or found.queue_id != self.need_queue_id or len(found.topic) != self._topic_len:
+            return False
+        return equal_bytes(p, self._topic_at, found.topic, 0, self._topic_len)
+
+    def is_born_at_last(self, p):
+        """Whether the viewed record has the host of the last one; most have."""
+        view: RecordView = self._view
+        if len(self._born_host) != view.born_host_len:
+            return False
+        return equal_bytes(p, view.born_host_at, self._born_host, 0, view.born_host_len)
+
+    def look_up(self, segment):
+        """Make the place just read the last one; or what is needed for that, or that nothing can be done."""
+        self.need_topic = segment.bytes_at(self._topic_at, self._topic_len)
+        queues: dict = self._queues.get(self.need_topic)
+        if queues is None or self.need_queue_id not in queues:
+            return NEED_QUEUE
+        self._last = queues[self.need_queue_id]
+        return UNDELIVERABLE if self._last is None else ALL_DELIVERED

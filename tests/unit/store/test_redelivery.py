@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.model import NewMessage, Record
+from rocketq.model import Host, NewMessage, Record
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.properties import encode_properties
 from rocketq.runtime.clock import ManualClock
@@ -39,10 +39,11 @@ def config(tmp_path: Path) -> StoreConfig:
     )
 
 
-def put(store: Store, number: int, **given: str) -> None:
+def put(store: Store, number: int, born_host: Host | None = None, **given: str) -> None:
     named = {"REAL_TOPIC": "T", "REAL_QID": str(number % 3), "DELAY": "1", "KEYS": f"k{number}", "TAGS": "x"} | given
     properties = encode_properties({name: value for name, value in named.items() if value != "-"})
     message = NewMessage(topic=SCHEDULE, queue_id=0, body=b"%d" % number, properties=properties, flag=number)
+    message = message if born_host is None else replace(message, born_host=born_host)
     assert store.append(message).status is AppendStatus.OK
 
 
@@ -86,6 +87,24 @@ def test_messages_go_to_their_queues_across_files_of_every_kind(config: StoreCon
         assert len(records(store, "T", 0)) == 167
         sources = sorted(offset for queue_id, offset in delivered_since(store, 0, SCHEDULE.encode()))
         assert sources == list(range(500))
+
+
+def test_each_goes_to_its_own_place_whatever_went_before_it(config: StoreConfig, clock: ManualClock) -> None:
+    """Goal: topics of equal lengths, runs of one place and turns of many, hosts of both kinds: none is mixed up."""
+    places = [("T", 0), ("T", 0), ("U", 0), ("U", 1), ("T", 1), ("TU", 1), ("U", 1), ("T", 0)]
+    hosts = [Host.of("10.0.0.1", 80), Host.of("10.0.0.1", 81), Host.of("::1", 80), Host.of("10.0.0.1", 80)]
+    with Store.open(config, clock=clock, services=False) as store:
+        for number in range(64):
+            topic, queue_id = places[number % len(places)]
+            put(store, number, hosts[number // 3 % len(hosts)], REAL_TOPIC=topic, REAL_QID=str(queue_id))
+        clock.advance(1_000)
+        redeliverer = Redeliverer(store)
+        assert deliver_all(store, redeliverer, clock) == 64
+        for place in set(places):
+            found = records(store, *place)
+            assert [int(record.body) for record in found] == [n for n in range(64) if places[n % len(places)] == place]
+            assert all(record.born_host == hosts[int(record.body) // 3 % len(hosts)] for record in found)
+        assert {(count.topic, count.count) for count in redeliverer.take_counts()} >= {("TU", 8)}
 
 
 def test_what_cannot_be_delivered_is_passed_over(config: StoreConfig, clock: ManualClock) -> None:
