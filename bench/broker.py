@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from bench import footprint, spread
 from bench.bars import Bar, save
 from bench.load.foreign import FOREIGN, Foreign, ForeignUnavailable
 from bench.load.generator import Load, Measured, NoCompilerError, program, run
-from bench.load.memory import filled_page_cache
+from bench.load.memory import PageCache, page_cache
 from bench.load.peers import Apache, Ours, Peer, make_topics
 from bench.plot import plot_bars
 
@@ -135,7 +135,7 @@ def fill(peers: list[Peer], row: Row) -> None:
 # Rounds
 
 
-def run_rows(rows: list[Row], rounds: int, notes: list[str]) -> dict[str, dict[str, Measured]]:
+def run_rows(rows: list[Row], rounds: int, cache: PageCache | None, notes: list[str]) -> dict[str, dict[str, Measured]]:
     results: dict[str, dict[str, Measured]] = {}
     for settings in (ASYNC, SYNC):
         left = [row for row in rows if row.settings == settings]
@@ -144,6 +144,8 @@ def run_rows(rows: list[Row], rounds: int, notes: list[str]) -> dict[str, dict[s
                 print(f"warming up {', '.join(peer.name for peer in peers)} …", file=sys.stderr)
                 warm_up(peers, WARM_UP_SECONDS)
                 while left:
+                    if cache is not None:
+                        cache.fill()
                     row = left.pop(0)
                     results[row.name] = run_row(row, peers, rounds, foreign if row.is_for_all else [])
                     print(table({row.name: results[row.name]}), file=sys.stderr)
@@ -263,8 +265,10 @@ def compare(wanted: list[str], rounds: int, memory: bool) -> list[Bar]:
     """All that is wanted, shown and saved."""
     began, notes = time.monotonic(), list[str]()
     rows = [row for row in ROWS if row.name in wanted]
-    with filled_page_cache() if memory else nullcontext():
-        results = run_rows(rows, rounds, notes)
+    with page_cache(wanted=memory) as cache:
+        results = run_rows(rows, rounds, cache, notes)
+        if cache is not None:
+            cache.fill()
         spreads, footprints = run_spread(wanted, rounds), run_footprint(wanted, rounds, notes)
     notes = [*dict.fromkeys(notes), f"{rounds} rounds"]
     shown = [table(results)] if results else []

@@ -11,27 +11,46 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 STEP_BYTES = 8 << 20
-SPARED_BYTES = 1 << 30
+SPARED_BYTES = 512 << 20
+PASSES = 3
+
+
+class PageCache:
+    """Filled as often as it is asked for: what ends meanwhile gives its memory back."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._size = 0
+
+    def fill(self) -> None:
+        for _ in range(PASSES):
+            more = free_bytes() - SPARED_BYTES
+            if more <= SPARED_BYTES:
+                return
+            print(f"filling the page cache with {more >> 20:,} MiB that are free …", file=sys.stderr)
+            self._read(more)
+
+    def _read(self, count: int) -> None:
+        os.truncate(self._file.fileno(), self._size + count)
+        room = memoryview(bytearray(STEP_BYTES))
+        while got := os.preadv(self._file.fileno(), [room], self._size):
+            self._size += got
 
 
 @contextmanager
-def filled_page_cache() -> Iterator[float]:
-    """Seconds it took; the file is there (and takes no room on the disk) until the end of the run."""
-    began = time.monotonic()
-    with tempfile.NamedTemporaryFile(prefix="rocketq-bench-memory-") as file:
-        left = max(0, free_bytes() - SPARED_BYTES)
-        os.truncate(file.fileno(), left)
-        print(f"filling the page cache with {left >> 20:,} MiB that are free …", file=sys.stderr)
-        room = bytearray(STEP_BYTES)
-        while file.raw.readinto(room):  # type: ignore[attr-defined]
-            pass
-        yield time.monotonic() - began
+def page_cache(*, wanted: bool = True) -> Iterator[PageCache | None]:
+    """The file is there, and takes no room on the disk, until the end of the run."""
+    if not wanted:
+        yield None
+        return
+    with tempfile.TemporaryFile(prefix="rocketq-bench-memory-") as file:
+        yield PageCache(file)
 
 
 def free_bytes() -> int:
