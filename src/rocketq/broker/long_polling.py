@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Final, Generic
 
 from rocketq.broker.held_pulls import HeldPull, HeldPulls, Payload, QueueKey
@@ -13,6 +14,7 @@ from rocketq.remoting import Connection
 from rocketq.runtime.clock import Clock
 
 RECHECK_MS: Final = 5_000
+SLICE_MS: Final = 10  # of a turn of the loop: when very many wake at once, others have their turns in between
 
 Serve = Callable[[HeldPull[Payload], bool], bool]
 """Answer a pull; False keeps it waiting, which is not asked of one that must be answered (`last`)."""
@@ -26,6 +28,7 @@ class LongPolling(Generic[Payload]):
         self._end_of = end_of
         self._held_max = held_max
         self._held: HeldPulls[Payload] = HeldPulls()
+        self._woken: deque[tuple[HeldPull[Payload], bool]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -34,11 +37,11 @@ class LongPolling(Generic[Payload]):
         self.serve: Serve[Payload] = lambda pull, last: True
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._held) + len(self._woken)
 
     def hold(self, pull: HeldPull[Payload]) -> bool:
         """False when too many are held already."""
-        if len(self._held) >= self._held_max():
+        if len(self) >= self._held_max():
             return False
         self._held.hold(pull)
         if self._end_of(pull.queue) > pull.seen_to:  # it came between the look and the hold
@@ -62,19 +65,18 @@ class LongPolling(Generic[Payload]):
 
     def recheck(self) -> None:
         """Answer whoever's queue has grown, wanted messages or not."""
-        for pull in self._held.on_recheck(self._end_of):
-            self.serve(pull, True)
+        self._serve_each(self._held.on_recheck(self._end_of), last=True)
 
     def expire(self) -> None:
         """Answer whoever has waited long enough."""
-        for pull in self._held.on_deadline(self._clock.monotonic_ms()):
-            self.serve(pull, True)
+        self._serve_each(self._held.on_deadline(self._clock.monotonic_ms()), last=True)
 
     def stop(self) -> None:
         """Answer everybody."""
         if self._timer is not None:
             self._timer.cancel()
-        for pull in self._held.release_all():
+        woken, self._woken = self._woken, deque()
+        for pull in [*(pull for pull, _ in woken), *self._held.release_all()]:
             self.serve(pull, True)
 
     def _wake_grown(self) -> None:
@@ -84,9 +86,26 @@ class LongPolling(Generic[Payload]):
             self._wake(queue, end)
 
     def _wake(self, queue: QueueKey, end: int) -> None:
-        for pull in self._held.on_append(queue, end):
-            if not self.serve(pull, False):
-                self._held.hold(pull)
+        self._serve_each(self._held.on_append(queue, end), last=False)
+
+    def _serve_each(self, pulls: Iterable[HeldPull[Payload]], *, last: bool) -> None:
+        waits = bool(self._woken)  # for a turn that is asked for already
+        self._woken.extend((pull, last) for pull in pulls)
+        if not waits:
+            self._serve_slice()
+
+    def _serve_slice(self) -> None:
+        until_ms = self._clock.monotonic_ms() + SLICE_MS
+        try:
+            while self._woken:
+                pull, last = self._woken.popleft()
+                if not self.serve(pull, last) and not _is_gone(pull.link):
+                    self._held.hold(pull)
+                if self._clock.monotonic_ms() >= until_ms:
+                    return
+        finally:
+            if self._woken:
+                self._loop.call_soon(self._serve_slice)
 
     def _arm(self) -> None:
         """One timer serves all deadlines."""
@@ -103,3 +122,8 @@ class LongPolling(Generic[Payload]):
         self._timer = None
         self.expire()
         self._arm()
+
+
+def _is_gone(link: object) -> bool:
+    """Whoever left while it was being woken must not be held again: its leaving has been told."""
+    return isinstance(link, Connection) and link.is_closed
