@@ -39,6 +39,8 @@ class _State:
     born_host: bytes
     data: bytes = b""
     at: int = 0
+    decoding: bool = False
+    """What comes next is the decoder's: it has the start of a frame, or has failed."""
 
     def take(self, more: bytes) -> bytes:
         """All that was not looked at yet."""
@@ -66,10 +68,14 @@ class HotFeed:
         self._ports = ports
         self._routes = ports.routes
         self._store = ports.routes.store
+        self._writer = self._store.writer
+        self._log_files = self._store.log.files
+        self._now_ms = ports.clock.now_ms
         self._dispatcher = dispatcher
         self._serves_pulls = RequestCode.PULL_MESSAGE in dispatcher.codes
         self._gate = AnswerGate(self._store, ports.clock, dispatcher)
         self._frames = self._make_frames()
+        self._sends, self._pulls = self._frames.sends, self._frames.pulls
         self._topics_version: object = None
         self._queues_removed = 0
         self._broker_config: object = None
@@ -94,53 +100,39 @@ class HotFeed:
         state: _State | None = connection.feed_state
         if state is None:
             state = connection.feed_state = _begin(connection)
+        now_ms = self._now_ms()
+        if state.decoding or connection.writes_paused or not self._open(connection, now_ms):
+            return b"", self._feed_decoder(connection, state, data)
+        if data:
+            state.data, state.at = state.take(data) if state.data else data, 0
+        out, held, held_count, log_end = self._run(state, now_ms)
+        if held_count:
+            self._gate.hold(connection, held, held_count, log_end)
+        commands: Sequence[Command] = ()
+        if state.at < len(state.data) or self._frames.cold_at >= 0:  # hardly ever
+            commands = self._feed_rest(connection, state)
+        else:
+            state.data, state.at = b"", 0
+            if connection.unfinished_bytes:
+                connection.hold(0)
+        return out, commands
+
+    def _feed_decoder(self, connection: Connection, state: _State, data: bytes) -> Sequence[Command]:
+        """Nothing of this read is for the kernel; not yet, when the peer is behind with reading."""
+        commands: Sequence[Command] = ()
         if state.decoder.failure is not None:
             raise state.decoder.failure
-        out: bytes = b""
-        commands: Sequence[Command] = ()
-        now_ms = self._ports.clock.now_ms()
         if connection.writes_paused:
             state.data = state.take(data)
             connection.feed_waits = True
-        elif state.decoder.pending_bytes or not self._open(connection, now_ms):
-            commands = self._decode(connection, state, state.take(data))
         else:
-            if data:
-                state.data, state.at = state.take(data) if state.data else data, 0
-            out, commands = self._feed(connection, state, now_ms)
-        unfinished = state.rest_bytes + state.decoder.pending_bytes
-        if unfinished != connection.unfinished_bytes:
-            connection.hold(unfinished)
-        return out, commands
+            commands = self._decode(connection, state, state.take(data))
+        self._hold_unfinished(connection, state)
+        return commands
 
-    def _open(self, connection: Connection, now_ms: int) -> bool:
-        """Whether anything may be served without asking anybody; what, the kernel is told."""
-        frames, dispatcher, refusal = self._frames, self._dispatcher, self._store.health.refusal
-        if dispatcher.guards or dispatcher.hooks or connection.is_draining:
-            return False
-        if refusal is not None and self._store.health.closed is not None:
-            return False
-        if (
-            self._broker_config is not self._routes.settings.config
-            or self._store_config is not self._store.config
-            or self._replica_gate is not self._store.replica_gate
-        ):
-            self._configure()
-        frames.pulls.open = self._may_pull
-        frames.sends.open = opens = self._may_send and refusal is None and now_ms >= self._accept_sends_from_ms
-        if frames.sends.durable:
-            frames.sends.held_max = dispatcher.room
-        return opens or self._may_pull
-
-    def _feed(self, connection: Connection, state: _State, now_ms: int) -> tuple[bytes, Sequence[Command]]:
-        out, held, held_count, log_end = self._run(state, now_ms)
-        frames = self._frames
-        commands: list[Command] = []
-        if state.at == len(state.data) and frames.cold_at < 0:  # as nearly always
-            state.data, state.at = b"", 0
-            if held_count:
-                self._gate.hold(connection, held, held_count, log_end)
-            return out, commands
+    def _feed_rest(self, connection: Connection, state: _State) -> Sequence[Command]:
+        """The kernel has stopped at a frame that is not for it, or at one that is not whole."""
+        frames, commands = self._frames, list[Command]()
         if frames.cold_at >= 0:
             commands = self._decode(connection, state, state.data[frames.cold_at : state.at])
         connection.feed_waits = state.rest_bytes > 0 and (frames.stopped or frames.cold_at >= 0)
@@ -148,17 +140,39 @@ class HotFeed:
             state.data = state.take(b"")  # of a read that is done with, nothing is kept but an unfinished frame
             if len(state.data) > REST_BYTES_MAX:
                 commands += self._decode(connection, state, state.take(b""))
-        if held_count:
-            self._gate.hold(connection, held, held_count, log_end)
-        return out, commands
+        self._hold_unfinished(connection, state)
+        return commands
+
+    def _hold_unfinished(self, connection: Connection, state: _State) -> None:
+        unfinished = state.rest_bytes + state.decoder.pending_bytes
+        if unfinished != connection.unfinished_bytes:
+            connection.hold(unfinished)
+
+    def _open(self, connection: Connection, now_ms: int) -> bool:
+        """Whether anything may be served without asking anybody; what, the kernel is told."""
+        dispatcher, store, sends = self._dispatcher, self._store, self._sends
+        health = store.health
+        refused = health.refusal is not None
+        if dispatcher.guards or dispatcher.hooks or connection.is_draining or (refused and health.closed is not None):
+            return False
+        if (
+            self._broker_config is not self._routes.settings.config
+            or self._store_config is not store.config
+            or self._replica_gate is not store.replica_gate
+        ):
+            self._configure()
+        self._pulls.open = self._may_pull
+        sends.open = opens = self._may_send and not refused and now_ms >= self._accept_sends_from_ms
+        if sends.durable:
+            sends.held_max = dispatcher.room
+        return opens or self._may_pull
 
     def _run(self, state: _State, now_ms: int) -> tuple[bytes, bytes, int, int]:
         """One call of the kernel: answers, answers that wait and how many those are, and the log's end."""
-        writer = self._store.writer
+        writer, sends = self._writer, self._sends
         held, held_count = b"", 0
         with writer.lock:
             frames = self._current_frames()
-            sends = frames.sends
             before = sends.taken
             try:
                 state.at = frames.feed(state.data, state.at, state.born_host, now_ms)
@@ -172,7 +186,7 @@ class HotFeed:
         if not self._settling:
             self._settling = True
             self._loop.call_soon(self._settle)
-        if sends.missed or frames.pulls.missed:
+        if sends.missed or self._pulls.missed:
             self._find_routes(frames)
         return out, held, held_count, log_end
 
@@ -185,6 +199,7 @@ class HotFeed:
         if state.decoder.failure is not None:
             state.take(b"")
             connection.finish(str(state.decoder.failure))
+        state.decoding = state.decoder.pending_bytes > 0 or state.decoder.failure is not None
         return commands
 
     # What the kernel did
@@ -262,7 +277,8 @@ class HotFeed:
             self._configure()
         if self._store.health.closed is not None:  # by another thread, while this one waited for the lock
             frames.sends.open = frames.pulls.open = False
-        frames.pulls.gone_until = self._store.log_start
+        first = self._log_files.first
+        frames.pulls.gone_until = self._store.log_end if first is None else first
         return frames
 
     def _configure(self) -> None:

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _GATHERED_BYTES_MAX = 64 * 1024
 _GONE = ("0.0.0.0", 0)  # a peer that left before it could be asked who it is; what it sent still counts
+_WHOLE_READ_BYTES = 64 * 1024  # with less there was no more to read, and all others have their turn anyway
 _TURN_S = 0.005  # a read that took longer than this is the connection's last before all others had their turn
 
 CloseCallback = Callable[["Connection"], None]
@@ -220,7 +221,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._active_s = self._loop.time()
-        if not self._endpoint.holds_back:
+        if len(data) < _WHOLE_READ_BYTES or not self._endpoint.holds_back:
             self._guarded(self._receive, data)
             return
         began_s = time.perf_counter()  # the loop's own time may stand still while it reads
@@ -355,7 +356,7 @@ class Connection(asyncio.Protocol):
 
     def _write_now(self, data: bytes) -> None:
         transport = self._transport
-        if self._closed or transport is None or transport.is_closing():
+        if transport is None or transport.is_closing():  # None from the end on
             return
         self._active_s = self._loop.time()
         if self._tls is not None:
