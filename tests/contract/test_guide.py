@@ -56,11 +56,13 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.mark.parametrize("snippet", ALL, ids=lambda snippet: f"{snippet.page}:{snippet.line}")
 def test_what_a_page_shows_works(snippet: Snippet, cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    """Goal: whoever copies a snippet has a program that works."""
+    """Goal: whoever copies a snippet has a program that works, and that leaves nothing in the home folder."""
+    home = tmp_path / "home"
+    home.mkdir()
     done = subprocess.run(
         [sys.executable, "-W", "error", "-"],
         input=snippet.code.replace(ADDR, cluster.name_server_addr),
-        env={**os.environ, "NAMESRV_ADDR": cluster.name_server_addr, "HOME": str(tmp_path)},
+        env={**os.environ, "NAMESRV_ADDR": cluster.name_server_addr, "HOME": str(home)},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -69,6 +71,7 @@ def test_what_a_page_shows_works(snippet: Snippet, cluster: EmbeddedCluster, tmp
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+    assert list(home.iterdir()) == []
     if snippet.printed is not None:
         pattern = ".*".join(re.escape(part) for part in snippet.printed.split("..."))
         assert re.fullmatch(pattern, done.stdout, re.DOTALL), done.stdout

@@ -81,6 +81,9 @@ async def test_055_a_delayed_message_appears_after_its_delay_with_all_it_had(
         answer = await send(peer, topic, b"later", queue_id=2, **given)
         assert (answer.code, answer.ext_fields["queueId"], answer.ext_fields["queueOffset"]) == (0, "2", "0")
         assert await count(peer, SCHEDULE, 2) == 1
+        waiting = cluster.brokers[0].parts.store.queues.get(SCHEDULE, 2)
+        assert waiting is not None
+        assert waiting.unit(0)[2] == clock.now_ms() + 10_000  # type: ignore[index]  # the entry says when
         clock.advance(9_999)
         await rests(cluster)
         assert await count(peer, topic, 2) == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -24,6 +26,7 @@ from rocketq.client import (
     SessionConfig,
     StoredMessage,
 )
+from rocketq.client.aio import group_pulls
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.testing.embedded import EmbeddedCluster
@@ -290,6 +293,106 @@ def test_a_broker_that_is_killed_under_load(own: EmbeddedCluster, topic: str, gr
         assert log.skipped() == {}
 
     asyncio.run(asyncio.wait_for(run(), 110))
+
+
+@pytest.mark.slow
+def test_a_broker_that_moves_is_found_where_it_went(
+    own: EmbeddedCluster, topic: str, group: str, tmp_path: Path
+) -> None:
+    """Goal: another address, the same name and store: sends and consumption go on, everything acknowledged arrives."""
+    name_server = own.name_server_addr
+    arguments = ["broker", "--namesrv", name_server, "--data-dir", str(tmp_path / "store"), "--port", "0"]
+
+    async def run() -> None:
+        listener, stop, addrs = Remembers(), asyncio.Event(), set[str]()
+        process = Process(tmp_path, *arguments, *OPTIONS)
+        addrs |= set((await asyncio.to_thread(process.addresses)).values())
+        await asyncio.to_thread(own.stop_broker)
+        await fill(name_server, topic, 0)
+        sending = asyncio.create_task(keep_sending(name_server, topic, stop))
+        consumer = AsyncPushConsumer(
+            group,
+            listener,
+            name_servers=name_server,
+            session_config=OFTEN,
+            config=replace(QUICK, pull_timeout_ms=5_000, hold_ms=1_000),
+        )
+        consumer.subscribe(topic)
+        try:
+            async with consumer:
+                await listener.until(100, 30)
+                for end in ("stop", "kill"):
+                    await asyncio.to_thread(getattr(process, end))
+                    before = len(set(listener.bodies))
+                    process = Process(tmp_path, *arguments, *OPTIONS)
+                    addrs |= set((await asyncio.to_thread(process.addresses)).values())
+                    await listener.until(before + 100, 40)
+                stop.set()
+                sent = await sending
+                await until(lambda: sent <= set(listener.bodies), 20, lambda: len(sent - set(listener.bodies)))
+        finally:
+            stop.set()
+            process.kill()
+        assert len(addrs) == 3
+
+    asyncio.run(asyncio.wait_for(run(), 150))
+
+
+@on_a_loop
+async def test_answers_that_are_garbage_are_asked_for_again(
+    cluster: EmbeddedCluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a pulled body that is cut short costs a moment, not the queue: nothing is skipped."""
+    addr, listener, chance, cut = cluster.name_server_addr, Remembers(), random.Random(3), 0
+    whole = group_pulls.pulled_messages
+
+    def damaged(body: bytes, *given: object) -> tuple[StoredMessage, ...]:
+        nonlocal cut
+        if body and cut < 12:
+            cut += 1
+            body = body[: chance.randrange(1, len(body))] if cut % 2 else chance.randbytes(len(body))
+        return whole(body, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(group_pulls, "pulled_messages", damaged)
+    await fill(addr, topic, 60)
+    async with AsyncPushConsumer(group, listener, name_servers=addr, config=QUICK) as consumer:
+        consumer.subscribe(topic)
+        await listener.until(60)
+    assert set(listener.bodies) == numbers(0, 60)
+    assert cut == 12
+
+
+LEAVES_IT_OPEN = """
+import asyncio, sys, threading
+from rocketq.client import AsyncPushConsumer, ConsumeFromWhere, PushConfig
+
+begun = threading.Event()
+
+def listener(messages, context):
+    begun.set()
+    threading.Event().wait()
+
+async def main():
+    config = PushConfig(from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    consumer = AsyncPushConsumer(sys.argv[3], listener, name_servers=sys.argv[1], config=config)
+    consumer.subscribe(sys.argv[2])
+    await consumer.start()
+    while not begun.is_set():
+        await asyncio.sleep(0.01)
+
+asyncio.run(main())
+print("over")
+"""
+
+
+def test_a_loop_that_ends_under_a_consumer_leaves_nothing_that_hangs(
+    cluster: EmbeddedCluster, topic: str, group: str
+) -> None:
+    """Goal: a program that forgets to close its consumer, with listeners that never return, ends all the same."""
+    asyncio.run(fill(cluster.name_server_addr, topic, 4))
+    command = [sys.executable, "-c", LEAVES_IT_OPEN, cluster.name_server_addr, topic, group]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
 
 
 @on_a_loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,8 @@ from rocketq.client import (
     SessionConfig,
     StoredMessage,
 )
+from rocketq.client.aio.queue_locks import QueueLocks
+from rocketq.client.core.process_queue import OrderlyQueue
 from rocketq.errors import ConfigError
 from rocketq.testing.embedded import EmbeddedCluster
 
@@ -635,3 +637,88 @@ async def test_a_hidden_coroutine_is_told_and_its_message_comes_again(
         await until(lambda: len(calls) >= 2)
     assert inner.messages == []
     assert any("async def" in str(record.exc_info) for record in caplog.records)
+
+
+@on_a_loop
+async def test_operators_see_what_a_consumer_does(cluster: EmbeddedCluster, topic: str, group: str) -> None:
+    """Goal: request 307: its queues with their offsets, its subscriptions, and rates by topic, failures counted."""
+    addr = cluster.name_server_addr
+    await fill(addr, topic, 40)
+    listener = Remembers(lambda messages, _: ConsumeResult.LATER if messages[0].body == b"7" else None)
+    async with (
+        AsyncPushConsumer(group, listener, name_servers=addr, config=QUICK) as consumer,
+        AsyncAdmin(addr) as admin,
+    ):
+        consumer.subscribe(topic, "*")
+        await listener.until(40)
+        told = await admin.groups.running(group, consumer.session.client_id)
+    mine = {queue: one for queue, one in told.queues.items() if queue.topic == topic}
+    assert set(mine) == set(consumer_queues(cluster, topic))
+    assert sum(one.commit_offset for one in mine.values()) >= 39
+    assert all(one.last_pull_ms > 0 and not one.dropped for one in mine.values())
+    assert {one.topic for one in told.subscriptions} == {topic, f"%RETRY%{group}"}
+    assert told.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+    rates = told.rates[topic]
+    assert rates.pull_tps > 0
+    assert rates.consume_ok_tps > 0
+    assert rates.consume_failed_count == 1
+
+
+def consumer_queues(cluster: EmbeddedCluster, topic: str) -> list[MessageQueue]:
+    names = [broker.config.name for broker in cluster.brokers]
+    return [MessageQueue(topic=topic, broker_name=name, queue_id=number) for name in names for number in range(4)]
+
+
+@on_a_loop
+async def test_locks_are_renewed_as_long_as_a_member_lives_and_given_back_when_it_leaves(
+    make_rocketq_cluster: Callable[..., EmbeddedCluster], topic: str, group: str
+) -> None:
+    """Goal: a broker forgets a lock that is not renewed in time; nobody else gets it before, and at once afterwards."""
+    cluster = make_rocketq_cluster(settings={"rebalanceLockMaxLiveTime": "1500"})
+    addr, listener = cluster.name_server_addr, Remembers()
+    await fill(addr, topic, 8)
+    config = replace(QUICK, lock_interval_ms=300)
+    async with Session(addr) as other:
+        locks = QueueLocks(other, group)
+        queues = consumer_queues(cluster, topic)
+        async with AsyncPushConsumer(group, listener, name_servers=addr, config=config, orderly=True) as consumer:
+            consumer.subscribe(topic)
+            await listener.until(8)
+            for _ in range(12):
+                assert await locks.lock(queues) == frozenset()
+                await asyncio.sleep(0.3)
+        assert await locks.lock(queues) == frozenset(queues)
+        await locks.unlock(queues)
+
+
+@on_a_loop
+async def test_a_lock_that_somebody_else_got_meanwhile_stops_a_queue_until_it_is_free(
+    make_rocketq_cluster: Callable[..., EmbeddedCluster], topic: str, group: str
+) -> None:
+    """Goal: a member that was not heard of for long does not go on with a queue that is another's."""
+    cluster = make_rocketq_cluster()
+    addr, listener = cluster.name_server_addr, Remembers()
+    await fill(addr, topic, 8)
+    config = replace(QUICK, lock_interval_ms=200)
+    async with Session(addr) as other:
+        locks, queues = QueueLocks(other, group), consumer_queues(cluster, topic)
+        async with AsyncPushConsumer(group, listener, name_servers=addr, config=config, orderly=True) as consumer:
+            consumer.subscribe(topic)
+            await listener.until(8)
+            engine = consumer._engine
+            assert engine is not None
+            for held in engine.queues.held():  # as if it had slept for longer than any lock lives
+                assert isinstance(held, OrderlyQueue)
+                held.set_lock(False, 0)
+                held.last_lock_ms -= 61_000
+            broker = cluster.brokers[0].parts.locks
+            for queue in queues:
+                broker.unlock(group, consumer.session.client_id, [queue])
+            assert await locks.lock(queues) == frozenset(queues)
+            await send(addr, topic, range(8, 16))
+            await asyncio.sleep(1)
+            assert set(listener.bodies) == numbers(0, 8)
+            await locks.unlock(queues)
+            await listener.until(16)
+    for offsets in listener.by_queue.values():
+        assert offsets == sorted(offsets)
