@@ -10,7 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rocketq.filter import BadExpressionError, compile_sql
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.flags import ExpressionType
 from rocketq.remoting import ClientTls
@@ -289,6 +288,8 @@ def _parse_fetching(options: Options, group: str) -> Fetching:
 
 def _check_sql(expression: str) -> None:
     """Said here, before a broker says it in the middle of a task."""
+    from rocketq.filter import BadExpressionError, compile_sql  # noqa: PLC0415 most need no parser
+
     if expression == "*":
         raise OptionError("option subExpressionType=sql92 needs a condition in option subExpression")
     try:
