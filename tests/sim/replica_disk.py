@@ -40,6 +40,10 @@ class ReplicaDisk:
     # the process's view
 
     @property
+    def log_start(self) -> int:
+        return self.start
+
+    @property
     def log_end(self) -> int:
         return self.start + len(self.log)
 

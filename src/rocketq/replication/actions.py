@@ -72,6 +72,7 @@ class Follow(Action):
     master_id: int
     ha_addr: str
     epoch: int
+    addr: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ class Agent:
         master = self.view.master
         if master is None or master.value.broker_id == self.broker_id or master.value.epoch < self.state.epoch:
             return []
-        wanted = Follow(master.value.broker_id, master.value.ha_addr, master.value.epoch)
+        wanted = Follow(master.value.broker_id, master.value.ha_addr, master.value.epoch, master.value.addr)
         if wanted == self.followed:
             return []
         self.followed = wanted
@@ -229,7 +229,7 @@ class Agent:
         if delay_ms is None or now_ms - self._vacant_ms < delay_ms:
             return []
         try:
-            key = MasterKey(self.broker_id, 0, self.settings.ha_addr)
+            key = MasterKey(self.broker_id, 0, self.settings.ha_addr, self.settings.addr)
             _, change = control.elect(self.view, key, self.lease.id)
         except Refused:
             return []

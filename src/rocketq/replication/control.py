@@ -62,6 +62,7 @@ class MasterKey:
     broker_id: int
     epoch: int
     ha_addr: str
+    addr: str = ""
 
 
 @dataclass(frozen=True, slots=True)

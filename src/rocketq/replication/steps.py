@@ -17,6 +17,9 @@ class ReplicaStore(Protocol):
     """What a replica keeps: its log with everything derived from it, its epochs, its state."""
 
     @property
+    def log_start(self) -> int: ...
+
+    @property
     def log_end(self) -> int: ...
 
     def load_epochs(self) -> EpochList: ...
@@ -81,7 +84,8 @@ def recover(store: ReplicaStore) -> Iterator[str]:
 
 
 def promote(store: ReplicaStore, epoch: int) -> Iterator[str]:
-    """The log becomes writable in `epoch`, from its end on."""
+    """The log becomes writable in `epoch`, from its end on. What a log holds from before it had replicas belongs to its
+    first epoch."""
     yield "epoch"
     state = store.load_state()
     if state.epoch < epoch:
@@ -91,7 +95,7 @@ def promote(store: ReplicaStore, epoch: int) -> Iterator[str]:
     yield "epochs"
     epochs = store.load_epochs()
     epochs.cut(store.log_end)
-    epochs.add(epoch, store.log_end)
+    epochs.add(epoch, store.log_end if len(epochs) else store.log_start)
     store.save_epochs(epochs)
     yield "dispatch"
     store.finish_dispatch()

@@ -1,0 +1,209 @@
+"""A slave's connection to its master: what passes every check goes into the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from rocketq.errors import RemoteProtocolError, RocketQError
+from rocketq.remoting.address import split_addr
+from rocketq.replication import fenced_slave as does
+from rocketq.replication.actions import Follow
+from rocketq.replication.fenced_frames import Frame, FrameDecoder, encode_frame
+from rocketq.replication.fenced_listener import SILENCE_MS_MAX
+from rocketq.replication.fenced_slave import SlaveAction, SlaveSession
+from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.steps import truncate
+from rocketq.replication.stream_bodies import Introduction
+from rocketq.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+CONNECT_MS_MAX: Final = 2_000
+RETRY_MS: Final = 500
+
+
+class FollowerEvents(Protocol):
+    """Who is told what happens to a slave's log."""
+
+    def epoch_seen(self, epoch: int) -> None: ...
+
+    def log_moved(self) -> None: ...
+
+    def confirmed_to(self, offset: int) -> None: ...
+
+    def left(self, leave: does.Leave) -> None: ...
+
+
+class Follower:
+    """Follows one master at a time, and connects again for as long as it is told to."""
+
+    def __init__(
+        self, replica: StoreReplica, clock: Clock, introduce: Callable[[], Introduction], events: FollowerEvents
+    ) -> None:
+        self.replica = replica
+        self.clock = clock
+        self.introduce = introduce
+        self.events = events
+        self._task: asyncio.Task[None] | None = None
+        self._failure = ""
+        self.connection: MasterLink | None = None
+
+    async def follow(self, master: Follow) -> None:
+        await self.stop()
+        self._task = asyncio.get_running_loop().create_task(self._run(master))
+
+    async def stop(self) -> None:
+        """Returns when nothing more will be written."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self, master: Follow) -> None:
+        while True:
+            try:
+                failure = await self._once(master)
+            except Exception as error:  # following outlives whatever went wrong with one connection
+                log.exception("following %s failed", master.ha_addr)
+                failure = str(error)
+            if failure != self._failure:
+                log.warning("master %d at %s is not followed: %s", master.master_id, master.ha_addr, failure)
+            self._failure = failure
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _once(self, master: Follow) -> str:
+        """Connect and stay connected; why it ended."""
+        host, port = split_addr(master.ha_addr)
+        link = MasterLink(self)
+        try:
+            async with asyncio.timeout(CONNECT_MS_MAX / 1000):
+                await asyncio.get_running_loop().create_connection(lambda: link, host, port)
+        except (OSError, TimeoutError) as error:
+            return f"cannot be reached: {error or 'no answer'}"
+        self.connection = link
+        try:
+            while not link.ended.done():
+                await asyncio.wait([link.ended], timeout=0.5)
+                link.tick()
+            return link.ended.result()
+        finally:
+            link.close("stopped")
+            self.connection = None
+
+    def connected(self, master_log: str) -> None:
+        self._failure = ""
+        log.info("this replica %s", master_log)
+
+
+class MasterLink(asyncio.Protocol):
+    """One connection to the master."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._replica = follower.replica
+        self._session = SlaveSession(follower.replica.load_state().epoch, follower.introduce())
+        self._decoder = FrameDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._heard_ms = follower.clock.monotonic_ms()
+        self._holding = False
+        self.ended: asyncio.Future[str] = self._loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._write(self._session.hello())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.close(f"the connection ended{f': {error}' if error else ''}")
+
+    def data_received(self, data: bytes) -> None:
+        if self.ended.done():
+            return
+        self._heard_ms = self._follower.clock.monotonic_ms()
+        try:
+            for frame in self._decoder.feed(data):
+                self._do(self._session.on_frame(frame))
+        except (RocketQError, OSError) as error:
+            kind = "" if isinstance(error, RemoteProtocolError) else "its bytes cannot be taken: "
+            self.close(f"{kind}{error}")
+
+    def _do(self, actions: list[SlaveAction]) -> None:
+        replica, events = self._replica, self._follower.events
+        for action in actions:
+            if self.ended.done():
+                return
+            match action:
+                case does.SeeEpoch(epoch):
+                    events.epoch_seen(epoch)
+                case does.CutTo(point):
+                    self._cut(point)
+                case does.StartAt(offset):
+                    replica.start_at(offset)
+                    self._cut_done(f"copies everything from {offset} on")
+                case does.BeginEpoch(number, start):
+                    replica.begin_epoch(number, start)
+                case does.Append(offset, body):
+                    replica.store.append_raw(offset, body, check_crc=False)  # the frame's checksum was right
+                    events.log_moved()
+                case does.ConfirmTo(offset):
+                    events.confirmed_to(offset)
+                case does.Acknowledge():
+                    self.acknowledge()
+                case does.Reply(frame):
+                    self._write(frame)
+                case does.Leave():
+                    events.left(action)
+                    self.close(action.reason)
+
+    def _cut(self, point: int) -> None:
+        before = self._replica.log_end
+        for step in truncate(self._replica, point):
+            log.debug("truncation: %s", step)
+        gone = before - self._replica.log_end
+        self._cut_done(
+            f"dropped {gone} bytes behind {self._replica.log_end} that were never confirmed, and goes on there"
+        )
+
+    def _cut_done(self, what: str) -> None:
+        ends = self._replica.ends
+        self._follower.connected(what)
+        self._follower.events.log_moved()
+        self._do(self._session.cut_done(ends.written, ends.last_epoch))
+
+    def acknowledge(self) -> None:
+        """Both ends now; once more when all of it is on disk."""
+        ends = self._replica.ends
+        self._write(self._session.ack(ends.written, ends.durable))
+        if ends.durable < ends.written and not self._holding:
+            self._holding = True
+            self._replica.store.gate.hold(ends.written, self._flushed)
+
+    def _flushed(self, reached: bool) -> None:
+        """On the thread that flushes."""
+        with contextlib.suppress(RuntimeError):  # the loop is gone
+            self._loop.call_soon_threadsafe(self._acknowledge_again)
+
+    def _acknowledge_again(self) -> None:
+        self._holding = False
+        if not self.ended.done() and self._session.is_streaming:
+            self._follower.events.log_moved()
+            self.acknowledge()
+
+    def tick(self) -> None:
+        if self._follower.clock.monotonic_ms() - self._heard_ms > SILENCE_MS_MAX:
+            self.close("it has said nothing for too long")
+
+    def _write(self, frame: Frame) -> None:
+        if self._transport is not None:
+            self._transport.write(encode_frame(frame))
+
+    def close(self, reason: str) -> None:
+        if not self.ended.done():
+            self.ended.set_result(reason)
+        if self._transport is not None:
+            self._transport.close()

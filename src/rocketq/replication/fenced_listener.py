@@ -1,0 +1,231 @@
+"""A master's listener for fenced slaves: pieces of the log go from its mapping into the sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from rocketq.errors import RemoteProtocolError, StoreError, UnreachableError
+from rocketq.remoting.address import join_addr
+from rocketq.replication.fenced_frames import Frame, FrameDecoder, encode_frame, encode_header
+from rocketq.replication.fenced_master import Acked, Close, EpochSeen, MasterSession, Send
+from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.stream_bodies import Introduction
+from rocketq.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+BATCH_BYTES: Final = 256 << 10
+TURN_BYTES: Final = 1 << 20
+"""Sent to one slave before others get their turn."""
+HEARTBEAT_MS: Final = 1_000
+SILENCE_MS_MAX: Final = 5_000
+_BUFFER_BYTES: Final = 2 << 20
+
+
+class SlaveEvents(Protocol):
+    """Who is told what slaves say."""
+
+    def slave_acked(self, ack: Acked) -> None: ...
+
+    def slave_gone(self, broker_id: int) -> None: ...
+
+    def epoch_seen(self, epoch: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mastership:
+    """What links of one epoch have in common."""
+
+    epoch: int
+    own: Introduction
+    confirm_offset: Callable[[], int]
+
+
+class FencedListener:
+    """Listens for as long as the broker runs; without a mastership callers are turned away."""
+
+    def __init__(self, replica: StoreReplica, clock: Clock, events: SlaveEvents) -> None:
+        self.replica = replica
+        self.events = events
+        self.mastership: Mastership | None = None
+        self.links: set[SlaveLink] = set()
+        self._clock = clock
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: SlaveLink(self), host, port)
+        except OSError as error:
+            reason = f"cannot listen for slaves here: {error.strerror or error}"
+            raise UnreachableError(join_addr(host, port), reason) from None
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.end_mastership()
+
+    def lead(self, mastership: Mastership) -> None:
+        self.end_mastership()
+        self.mastership = mastership
+
+    def end_mastership(self) -> None:
+        self.mastership = None
+        for link in list(self.links):
+            link.close("this replica is not master any more")
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def feed(self) -> None:
+        """The log has grown."""
+        for link in list(self.links):
+            link.feed()
+
+    def tick(self) -> None:
+        for link in list(self.links):
+            link.tick()
+
+    def only(self, link: SlaveLink) -> None:
+        """A slave has one connection: an older one of it must not speak for it any more."""
+        for other in list(self.links):
+            if other is not link and other.slave_id == link.slave_id:
+                self.links.discard(other)
+                other.close("the slave has connected again")
+
+
+class SlaveLink(asyncio.Protocol):
+    """One slave's connection."""
+
+    def __init__(self, listener: FencedListener) -> None:
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder()
+        self._session: MasterSession | None = None
+        self._paused = self._waits = False
+        self._heard_ms = self._sent_ms = listener.now_ms()
+        self.addr = ""
+        self.acked: Acked | None = None
+
+    @property
+    def slave_id(self) -> int:
+        return self._session.slave_id if self._session else 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
+        peer = self._transport.get_extra_info("peername") or ("", 0)
+        self.addr = join_addr(str(peer[0]), int(peer[1]))
+        mastership = self._listener.mastership
+        if mastership is None:
+            self._transport.abort()
+            return
+        self._session = MasterSession(mastership.epoch, mastership.own)
+        self._listener.links.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if self in self._listener.links:
+            self._listener.links.discard(self)
+            if self.slave_id:
+                log.warning("slave %d at %s is gone", self.slave_id, self.addr)
+                self._listener.events.slave_gone(self.slave_id)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_ms = self._listener.now_ms()
+        try:
+            frames = self._decoder.feed(data)
+        except RemoteProtocolError as error:
+            self.close(str(error))
+            return
+        for frame in frames:
+            self._take(frame)
+        self.feed()
+
+    def _take(self, frame: Frame) -> None:
+        session, listener = self._session, self._listener
+        if session is None or self._transport is None:
+            return
+        for action in session.on_frame(frame, listener.replica.shape):
+            match action:
+                case Send(reply):
+                    self._write(encode_frame(reply))
+                case Acked():
+                    if self.acked is None:
+                        log.info("slave %d at %s follows from %d on", self.slave_id, self.addr, action.written)
+                        listener.only(self)
+                    self.acked = action
+                    listener.events.slave_acked(action)
+                case EpochSeen(epoch):
+                    listener.events.epoch_seen(epoch)
+                case Close(reason):
+                    self.close(reason, politely=True)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.feed()
+
+    def feed(self) -> None:
+        """Send what there is, a turn's worth at most; the rest in a later turn."""
+        session, listener, mastership = self._session, self._listener, self._listener.mastership
+        turn = 0
+        if session is None or mastership is None:
+            return
+        try:
+            while not self._waits and not self._paused and self._transport is not None:
+                piece = session.next_piece(listener.replica.shape)
+                if piece is None:
+                    return
+                view = listener.replica.store.whole_range(piece.offset, BATCH_BYTES)
+                if piece.limit is not None:
+                    view = view[: piece.limit - piece.offset]
+                if not view:
+                    return
+                body = cast(bytes, view)  # its bytes are only counted, summed and sent
+                frame = session.data(piece, body, mastership.confirm_offset())
+                self._sent_ms = listener.now_ms()
+                self._transport.writelines([encode_header(frame), view])
+                turn += len(view)
+                if turn >= TURN_BYTES:
+                    self._waits = True
+                    asyncio.get_running_loop().call_soon(self._go_on)
+        except StoreError as error:
+            log.error("slave %d at %s cannot be served: %s", self.slave_id, self.addr, error)
+            self.close(str(error))
+
+    def _go_on(self) -> None:
+        self._waits = False
+        self.feed()
+
+    def tick(self) -> None:
+        now_ms, mastership = self._listener.now_ms(), self._listener.mastership
+        if now_ms - self._heard_ms > SILENCE_MS_MAX:
+            self.close("it has said nothing for too long")
+        elif now_ms - self._sent_ms >= HEARTBEAT_MS and mastership is not None and self._session is not None:
+            beat = self._session.heartbeat(mastership.confirm_offset())
+            if beat is not None and not self._paused:
+                self._sent_ms = now_ms
+                self._write(encode_frame(beat))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self, reason: str, *, politely: bool = False) -> None:
+        """`politely`: what was written, a refusal mostly, still goes out."""
+        if self._transport is None:
+            return
+        log.info("the stream to slave %d at %s ends: %s", self.slave_id, self.addr, reason)
+        if politely:
+            self._transport.close()
+        else:
+            self._transport.abort()

@@ -1,0 +1,317 @@
+"""A replica at work: feeds its agent with what happens, and does what the agent says, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
+
+from rocketq.errors import RocketQError
+from rocketq.replication import actions as act
+from rocketq.replication.agent import Agent, AgentSettings, Role
+from rocketq.replication.control import ControlError, ControlStore, Group, LeaseLostError
+from rocketq.replication.fenced_follower import Follower
+from rocketq.replication.fenced_listener import FencedListener, Mastership
+from rocketq.replication.fenced_master import Acked
+from rocketq.replication.fenced_slave import Leave
+from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.steps import promote, recover
+from rocketq.replication.stream_bodies import Introduction
+from rocketq.runtime.clock import Clock
+from rocketq.store.flush import ReplicaGate
+
+log = logging.getLogger(__name__)
+
+TICK_MS: Final = 100
+WATCH_MS: Final = 10_000
+ANSWER_TIMEOUT_MS: Final = 3_000
+
+
+class RoleListener(Protocol):
+    """The broker around a replica. Each is done before the replica goes on."""
+
+    async def lead(self, epoch: int) -> None: ...
+
+    async def follow(self, master: act.Follow) -> None: ...
+
+    async def step_down(self, reason: str) -> None: ...
+
+
+class FencedReplica:
+    """Belongs to one event loop. `gate` opens for answers; the store's confirm offset is what readers see."""
+
+    def __init__(
+        self,
+        replica: StoreReplica,
+        settings: AgentSettings,
+        control: ControlStore,
+        clock: Clock,
+        roles: RoleListener,
+        *,
+        answer_timeout_ms: int = ANSWER_TIMEOUT_MS,
+    ) -> None:
+        for step in recover(replica):
+            log.debug("recovery of the replica: %s", step)
+        self.replica = replica
+        self.agent = Agent(settings, replica.load_state(), replica.ends)
+        self.listener = FencedListener(replica, clock, self)
+        self.follower = Follower(replica, clock, self._introduction, self)
+        self._control = control
+        self._clock = clock
+        self._roles = roles
+        self._answer_timeout_ms = answer_timeout_ms
+        self._group = Group(self.agent.state.cluster, self.agent.state.broker_name)
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._queue: asyncio.Queue[act.Action] = asyncio.Queue()
+        self._holding = self._woken = False
+        self._confirmed = replica.log_start
+        self.stopped = asyncio.Event()
+        self.gate = self._new_gate()
+        self.unrelated: str | None = None
+        """Why this replica's log cannot be joined to the master's, if so."""
+
+    # life
+
+    async def start(self, host: str, port: int) -> None:
+        store = self.replica.store
+        store.health.follows = "this replica is not the master"
+        store.replica_gate = self.gate
+        store.confirm(self._confirmed)  # nothing is known to be confirmed yet
+        await self.listener.start(host, port)
+        store.add_append_listener(self._grown)
+        self._spawn(self._work())
+        self._spawn(self._ticking())
+        self._spawn(self._watch())
+
+    async def stop(self, *, cleanly: bool = True) -> None:
+        """A master sees first that the others have everything, and lets one of them take over."""
+        if cleanly and not self.stopped.is_set():
+            self._put(self.agent.on_stop(self._now_ms()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.agent.settings.retire_ms_max / 1000 + 3):
+                    await self.stopped.wait()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.follower.stop()
+        await self.listener.stop()
+        self.gate.shut()
+        await self._control.close()
+
+    def switch(self, preferred_id: int) -> None:
+        """Give mastership to another replica; Refused when that cannot be."""
+        self._put(self.agent.on_switch(preferred_id, self._now_ms()))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def _introduction(self) -> Introduction:
+        state = self.agent.state
+        return Introduction(
+            state.cluster,
+            state.broker_name,
+            state.broker_id,
+            state.check_code,
+            self.replica.store.config.segment_bytes,
+            self.replica.shape,
+        )
+
+    async def _ticking(self) -> None:
+        while True:
+            try:
+                self._put(self.agent.on_tick(self._now_ms()))
+                self.listener.tick()
+            except Exception:  # the replica outlives a turn that failed
+                log.exception("a turn of the replica failed")
+            await asyncio.sleep(TICK_MS / 1000)
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                if await self._control.wait_for_change(self._group, self.agent.view.revision, WATCH_MS):
+                    self._put(self.agent.on_changed(self._now_ms()))
+                    await asyncio.sleep(0.05)  # for the read to bring a newer revision
+            except ControlError:
+                await asyncio.sleep(0.5)  # reads go on by themselves
+
+    # what the agent wants
+
+    def _put(self, actions: list[act.Action]) -> None:
+        """Actions are done in order, one after the other, by one task. What must be true at once is made so here."""
+        for action in actions:
+            if isinstance(action, act.Persist):
+                self.replica.see(action.broker_id, action.epoch)
+            elif isinstance(action, act.StepDown):
+                self._stop_leading(action.reason)
+            self._queue.put_nowait(action)
+        self.settle()
+
+    async def _work(self) -> None:
+        while True:
+            action = await self._queue.get()
+            try:
+                await self._act(action)
+            except Exception:  # the replica outlives an action that failed
+                log.exception("the replica could not do %s", action)
+
+    async def _act(self, action: act.Action) -> None:
+        match action:
+            case act.Read(number):
+                self._spawn(self._read(number))
+            case act.Commit():
+                self._spawn(self._commit(action))
+            case act.Grant(ttl_ms):
+                self._spawn(self._grant(ttl_ms))
+            case act.KeepAlive(lease_id):
+                self._spawn(self._keep_alive(lease_id))
+            case act.Revoke(lease_id):
+                with contextlib.suppress(ControlError):
+                    await self._control.revoke(lease_id)
+            case act.Follow():
+                log.info(
+                    "replica %d follows master %d of epoch %d", self.agent.broker_id, action.master_id, action.epoch
+                )
+                await self.follower.follow(action)
+                await self._roles.follow(action)
+            case act.StopFollowing():
+                await self.follower.stop()
+            case act.Promote(epoch):
+                await self._promote(epoch)
+            case act.Lead(epoch):
+                await self._roles.lead(epoch)
+            case act.StepDown(reason):
+                await self._roles.step_down(reason)
+            case act.Stopped():
+                self.stopped.set()
+
+    async def _promote(self, epoch: int) -> None:
+        if self.agent.role is not Role.PROMOTING:
+            return
+        try:
+            await asyncio.to_thread(lambda: list(promote(self.replica, epoch)))
+        except (RocketQError, OSError) as error:
+            self._put(self.agent.on_promotion_failed(str(error), self._now_ms()))
+            return
+        actions = self.agent.on_promoted(epoch, self.replica.ends, self._now_ms())
+        if self.agent.term is not None:
+            log.info("replica %d is master of epoch %d from %d on", self.agent.broker_id, epoch, self.replica.log_end)
+            self.gate = self.replica.store.replica_gate = self._new_gate()
+            self.listener.lead(Mastership(epoch, self._introduction(), lambda: self.agent.confirm_offset or 0))
+        self._put(actions)
+
+    def _stop_leading(self, reason: str) -> None:
+        log.warning("replica %d is not master any more: %s", self.agent.broker_id, reason)
+        self.listener.end_mastership()
+        self.gate.shut()  # who waits is told that replicas did not have it in time
+
+    def _new_gate(self) -> ReplicaGate:
+        return ReplicaGate(lambda log_end: True, lambda: self._answer_timeout_ms)
+
+    # the control store
+
+    async def _read(self, number: int) -> None:
+        try:
+            view = await self._control.read(self._group)
+        except RocketQError as error:
+            log.info("the control store cannot be read: %s", error)
+            self._put(self.agent.on_read_failed(number, self._now_ms()))
+        else:
+            self._put(self.agent.on_view(number, view, self._now_ms()))
+
+    async def _commit(self, action: act.Commit) -> None:
+        try:
+            revision = await self._control.commit(self._group, action.change)
+        except LeaseLostError:
+            self._put(self.agent.on_committed(action.number, None, self._now_ms()))
+        except RocketQError as error:
+            log.info("%s: %s", action.purpose.value, error)
+            self._put(self.agent.on_commit_unknown(action.number, self._now_ms()))
+        else:
+            self._put(self.agent.on_committed(action.number, revision, self._now_ms()))
+
+    async def _grant(self, ttl_ms: int) -> None:
+        sent_ms = self._now_ms()
+        try:
+            lease_id = await self._control.grant(ttl_ms)
+        except RocketQError:
+            self._put(self.agent.on_grant_failed(self._now_ms()))
+        else:
+            self._put(self.agent.on_granted(lease_id, sent_ms))
+
+    async def _keep_alive(self, lease_id: int) -> None:
+        sent_ms = self._now_ms()
+        try:
+            await self._control.keep_alive(lease_id)
+        except LeaseLostError:
+            self._put(self.agent.on_lease_lost(lease_id, self._now_ms()))
+        except RocketQError:
+            return  # no answer is one too: the lease runs out
+        else:
+            self._put(self.agent.on_kept_alive(lease_id, sent_ms))
+
+    # the log and the streams
+
+    def _grown(self) -> None:
+        """The log may have grown, on any thread."""
+        if not self._woken:
+            self._woken = True
+            with contextlib.suppress(RuntimeError):  # the loop is gone
+                self._loop.call_soon_threadsafe(self.log_moved)
+
+    def log_moved(self) -> None:
+        self._woken = False
+        ends = self.replica.ends
+        self.agent.on_log(ends)
+        if ends.durable < ends.written and not self._holding:
+            self._holding = True
+            self.replica.store.gate.hold(ends.written, self._flushed)
+        self.listener.feed()
+        self.settle()
+
+    def _flushed(self, reached: bool) -> None:
+        self._holding = False
+        self._grown()
+
+    def slave_acked(self, ack: Acked) -> None:
+        mastership = self.listener.mastership
+        if mastership is not None:
+            now_ms, epoch = self._now_ms(), mastership.epoch
+            self.agent.on_ack(ack.broker_id, epoch, ack.written, ack.durable, now_ms, learner=ack.learner)
+            self.settle()
+
+    def slave_gone(self, broker_id: int) -> None:
+        self.agent.on_slave_gone(broker_id, self._now_ms())
+
+    def epoch_seen(self, epoch: int) -> None:
+        self._put(self.agent.on_epoch_seen(epoch, self._now_ms()))
+
+    def confirmed_to(self, offset: int) -> None:
+        """A slave heard from its master."""
+        if offset > self._confirmed:
+            self._confirmed = offset
+            self.replica.store.confirm(offset)
+
+    def left(self, leave: Leave) -> None:
+        self.unrelated = leave.reason if leave.unrelated else None
+        if leave.reread:
+            self._put(self.agent.on_changed(self._now_ms()))
+
+    def settle(self) -> None:
+        """Readers, senders and writers are told what the agent allows now."""
+        now_ms, store = self._now_ms(), self.replica.store
+        store.health.follows = self.agent.may_write(now_ms)
+        confirm = self.agent.confirm_offset
+        if confirm is not None and confirm > self._confirmed:
+            self._confirmed = confirm
+            store.confirm(confirm)
+        answerable = self.agent.answerable_to(now_ms)
+        if answerable > self.gate.position:
+            self.gate.release(answerable)

@@ -1,0 +1,136 @@
+"""A replica's own two files beside its log, and its store as promotion and truncation want it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+from rocketq.errors import DamagedStateError, ProtocolError
+from rocketq.replication import epochs as epoch_list
+from rocketq.replication import ha_state
+from rocketq.replication.agent import LogEnds
+from rocketq.replication.epochs import EpochList, decode_epochs, encode_epochs
+from rocketq.replication.ha_state import HaState, decode_ha_state, encode_ha_state
+from rocketq.replication.rejoin import LogShape
+from rocketq.store import Store
+
+
+class StoreReplica:
+    """An open store with its epochs and its state. Every save is synced, file and directory.
+
+    A damaged file is not replaced by its backup: an older list would take bytes of one master for those of another, an
+    older epoch would undo a promise.
+    """
+
+    def __init__(self, store: Store, cluster: str, broker_name: str) -> None:
+        self.store = store
+        root = store.config.root
+        self._epoch_path, self._state_path = root / epoch_list.FILE_NAME, root / ha_state.FILE_NAME
+        self._epochs = self._read_epochs()
+        self._state = self._read_state(cluster, broker_name)
+
+    def _read_epochs(self) -> EpochList:
+        try:
+            return decode_epochs(self._epoch_path.read_bytes())
+        except FileNotFoundError:
+            return EpochList()
+        except ProtocolError as error:
+            raise _damaged(self._epoch_path, error) from None
+
+    def _read_state(self, cluster: str, broker_name: str) -> HaState:
+        try:
+            state = decode_ha_state(self._state_path.read_bytes())
+        except FileNotFoundError:
+            state = HaState(cluster=cluster, broker_name=broker_name, check_code=uuid.uuid4().hex)
+            self.save_state(state)
+            return state
+        except ProtocolError as error:
+            raise _damaged(self._state_path, error) from None
+        if (state.cluster, state.broker_name) != (cluster, broker_name):
+            raise DamagedStateError(
+                f"{self._state_path} is of {state.cluster}/{state.broker_name}, not of {cluster}/{broker_name}"
+            )
+        return state
+
+    # what it has
+
+    @property
+    def log_start(self) -> int:
+        return self.store.log_start
+
+    @property
+    def log_end(self) -> int:
+        return self.store.log_end
+
+    @property
+    def shape(self) -> LogShape:
+        return LogShape(self.store.log_start, self.store.log_end, self._epochs)
+
+    @property
+    def ends(self) -> LogEnds:
+        last = self._epochs.last
+        end = self.store.log_end
+        return LogEnds(end, min(self.store.gate.position, end), last.number if last else 0)
+
+    def load_epochs(self) -> EpochList:
+        return self._epochs.copy()
+
+    def load_state(self) -> HaState:
+        return self._state
+
+    # what it keeps
+
+    def save_epochs(self, epochs: EpochList) -> None:
+        if self._epoch_path.exists():
+            spare = self._epoch_path.with_name(self._epoch_path.name + ".bak.tmp")
+            spare.unlink(missing_ok=True)
+            os.link(self._epoch_path, spare)
+            os.replace(spare, self._epoch_path.with_name(self._epoch_path.name + ".bak"))
+        self.store.disk.replace(self._epoch_path, encode_epochs(epochs))
+        self._epochs = epochs.copy()
+
+    def save_state(self, state: HaState) -> None:
+        self.store.disk.replace(self._state_path, encode_ha_state(state))
+        self._state = state
+
+    def see(self, broker_id: int, epoch: int) -> None:
+        seen = self._state.with_seen(broker_id, epoch)
+        if seen != self._state:
+            self.save_state(seen)
+
+    def begin_epoch(self, number: int, start: int) -> None:
+        epochs = self.load_epochs()
+        epochs.add(number, start)
+        self.save_epochs(epochs)
+
+    def start_at(self, offset: int) -> None:
+        """An empty log begins as a copy of the master's."""
+        if offset != self.store.log_end:
+            self.store.start_at(offset)
+        if len(self._epochs):
+            self.save_epochs(EpochList())
+
+    def stop_dispatch(self) -> None:
+        """Records are dispatched as they are copied; nobody copies meanwhile."""
+
+    def cut(self, point: int) -> int:
+        return self.store.truncate_to(point)
+
+    def finish_dispatch(self) -> None:
+        """Records were dispatched as they were copied; queues know their ends."""
+
+    def sync(self) -> None:
+        """At most the last two files can hold what is not on disk, also of an earlier process."""
+        self.store.flush()
+        log = self.store.log
+        last = log.files.start_of(self.store.log_end)
+        for base in (last - self.store.config.segment_bytes, last):
+            if base in log.files:
+                self.store.disk.sync(log.files.path_of(base))
+
+
+def _damaged(path: Path, error: Exception) -> DamagedStateError:
+    return DamagedStateError(
+        f"{path} cannot be read ({error}); nothing was changed. This replica may be emptied; it is copied anew then"
+    )
