@@ -115,7 +115,11 @@ class AnswerGate:
             if store.visible_to >= log_end:
                 connection.write(data)
                 return
+        asked = bool(held) and self._timer is not None
         held.hold(HeldAnswer(log_end, deadline_ms, connection, data, count))
+        if asked:  # for the first of them, and who waits behind it comes after it
+            self._dispatcher.held_count += count
+            return
         if self._emptied is None:
             self._emptied = asyncio.Event()
             self._dispatcher.wait_for(self._emptied.wait())

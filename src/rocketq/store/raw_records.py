@@ -11,8 +11,8 @@ from typing import Final
 
 from rocketq.errors import StoreError
 from rocketq.kernel.buffers import MappedBuffer
-from rocketq.kernel.records import BLANK, BLANK_BYTES_MIN, FIXED_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MESSAGE
-from rocketq.kernel.scanner import Scanner
+from rocketq.kernel.records import BLANK, BLANK_BYTES_MIN, FIXED_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RecordView
+from rocketq.kernel.scanner import Scanner, walk_records
 
 _HEAD: Final = struct.Struct(">ii")  # size, magic
 
@@ -31,6 +31,7 @@ class RawWalk:
 
     def __init__(self, segment_bytes: int) -> None:
         self._segment_bytes = segment_bytes
+        self._view = RecordView()
         self._scanner = Scanner(None, None, None)
         self._scanner.to_queues = False
 
@@ -54,15 +55,24 @@ class RawWalk:
     def _walk(self, data: bytes, log_offset: int, *, check_crc: bool) -> RawRecords:
         if not data:
             return RawRecords(0, -1)
+        buffer = MappedBuffer(data, log_offset)
+        if check_crc:
+            state, at, last = self._walk_checked(buffer)
+        else:
+            state, at, _, last = walk_records(buffer, 0, len(data), self._view, False)
+        last = log_offset + last if last >= 0 else -1
+        if state == BLANK and (log_offset + len(data)) % self._segment_bytes == 0:
+            at = len(data)
+        return RawRecords(at, last)
+
+    def _walk_checked(self, buffer: MappedBuffer) -> tuple[int, int, int]:
+        """How and where the walk stopped, and where the last record starts; StoreError for a body that is not whole."""
         scanner = self._scanner
-        scanner.check_crc, scanner.doubtful, scanner.bad_crc = check_crc, 0, 0
-        state = scanner.scan(MappedBuffer(data, log_offset), 0, len(data))
+        scanner.doubtful = scanner.bad_crc = 0
+        state = scanner.scan(buffer, 0, buffer.size)
         if scanner.doubtful or scanner.bad_crc:
             raise StoreError(f"the record at {scanner.bad_crc_offset} has a body that does not match its CRC")
-        last = log_offset + scanner.last_at if scanner.last_at >= 0 else -1
-        if state == BLANK and (log_offset + len(data)) % self._segment_bytes == 0:
-            return RawRecords(len(data), last)
-        return RawRecords(scanner.at if state != MESSAGE else len(data), last)
+        return state, scanner.at, scanner.last_at
 
     def _may_go_on(self, data: bytes, log_offset: int) -> bool:
         room, have = self._segment_bytes - log_offset % self._segment_bytes, len(data)
