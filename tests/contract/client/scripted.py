@@ -25,10 +25,12 @@ class ScriptedBroker:
         self.others: list[Command] = []
         self.script: list[int | Script] = []
         """Used up one by one; then sends succeed."""
+        self.dispatcher = Dispatcher()
+        """For requests that are no sends."""
         self.server: Server | None = None
 
     async def start(self) -> None:
-        dispatcher = Dispatcher()
+        dispatcher = self.dispatcher = Dispatcher()
         for code in SENDS:
             dispatcher.register(code, self._send)
         for code in (RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.END_TRANSACTION):

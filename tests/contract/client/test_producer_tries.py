@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -23,7 +23,8 @@ from rocketq.client import (
     SendTimeoutError,
     TooManySendsError,
 )
-from rocketq.errors import RemoteProtocolError, RequestTimeoutError, UnreachableError
+from rocketq.errors import RemoteProtocolError, RequestTimeoutError, RocketQError, UnreachableError
+from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.failures import MessageIllegal, SystemBusy
 from rocketq.remoting import Connection
@@ -173,6 +174,33 @@ async def test_a_failing_broker_is_passed_over_by_later_sends() -> None:
         for _ in range(10):
             assert (await producer.send(MESSAGE)).queue.broker_name == "b"
         assert len(brokers[0].sends) <= 1
+
+
+@on_a_loop
+async def test_a_broker_out_of_reach_is_probed_until_it_answers() -> None:
+    """Goal: where no broker is available, one that answers again comes before one that does not."""
+    faults = FaultLatencyConfig(probe_interval_ms=20)
+    async with producing("a", "b", config=ProducerConfig(fault_latency=faults, attempts_max=1)) as (producer, brokers):
+        heard = asyncio.Event()
+
+        def answer(request: Command, connection: Connection) -> Command:
+            heard.set()
+            return request.answer(0, ext_fields={"offset": "0"})
+
+        for broker in brokers:
+            broker.script = [hang_up] * 10
+        while not all(broker.sends for broker in brokers):
+            with suppress(RocketQError):
+                await producer.send(MESSAGE)
+        brokers[1].dispatcher.register(RequestCode.GET_MAX_OFFSET, answer)
+        await heard.wait()
+        await asyncio.sleep(0.05)
+        for broker in brokers:
+            broker.script = []
+        before = len(brokers[0].sends)
+        for _ in range(6):
+            assert (await producer.send(MESSAGE)).queue.broker_name == "b"
+        assert len(brokers[0].sends) == before
 
 
 @on_a_loop

@@ -70,6 +70,16 @@ def test_brokers_that_left_all_routes_are_forgotten() -> None:
     assert set(faults.known()) == {"b"}
 
 
+def test_a_broker_that_answers_again_is_reachable_and_still_passed_over_for_its_time() -> None:
+    faults = FaultLatency()
+    faults.record("a", 1, 0, isolated=True, reachable=False)
+    assert faults.unreachable() == ["a"]
+    faults.reached("a")
+    faults.reached("nobody")
+    assert (faults.unreachable(), faults.is_reachable("a"), faults.is_available("a", 9_999)) == ([], True, False)
+    assert faults.is_available("a", 10_000)
+
+
 def test_round_robin_takes_every_queue_and_after_a_failure_another_broker() -> None:
     choice = RoundRobin(start=4)
     assert [choice.choose(QUEUES) for _ in range(6)] == [QUEUES[at % 6] for at in range(4, 10)]

@@ -8,6 +8,7 @@ from typing import Any, Final
 from rocketq.client.aio.batcher import Batcher
 from rocketq.client.aio.in_flight import InFlight
 from rocketq.client.aio.packer import Packer
+from rocketq.client.aio.prober import Prober
 from rocketq.client.aio.sends import SendPath
 from rocketq.client.aio.session import Session
 from rocketq.client.core.batches import batch_request, encode_element, split, stored_bytes
@@ -31,14 +32,16 @@ class Deliveries:
     def __init__(self, session: Session, group: str, config: ProducerConfig) -> None:
         self._session = session
         self._packer = Packer(session, config.packing())
+        faults = FaultLatency(config.fault_latency) if config.fault_latency is not None else None
         self.path = SendPath(
             session,
             group,
             policy=config.retry_policy(),
-            faults=FaultLatency(config.fault_latency) if config.fault_latency is not None else None,
+            faults=faults,
             template_topic=config.template_topic,
             new_topic_queues=config.new_topic_queues,
         )
+        self._prober = Prober(session, faults, self.path) if faults is not None else None
         self._batching = config.batching
         self._batch_bytes_max = config.batch_bytes_max
         self._batcher: Batcher | None = None
@@ -50,10 +53,14 @@ class Deliveries:
         """On the loop it belongs to."""
         if self._batching is not None:
             self._batcher = Batcher(self.path, self._batching, self._session.clock)
+        if self._prober is not None:
+            self._prober.start()
 
     async def close(self, what: str, timeout_ms: int) -> None:
         """What waits for room goes no more; what is under way may end."""
         self.in_flight.close(what)
+        if self._prober is not None:
+            await self._prober.close()
         if self._batcher is not None:
             await self._batcher.close()
         await self.in_flight.drained(timeout_ms)

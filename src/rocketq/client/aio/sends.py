@@ -147,6 +147,10 @@ class SendPath:
         target = self._known(topic) or await self._target(topic, timeout_ms)
         return self._master(target, MessageQueue(topic=topic, broker_name=broker_name, queue_id=0))
 
+    def masters(self) -> dict[str, tuple[str, str]]:
+        """By broker name, where it was written to last and a topic it has."""
+        return {name: (addr, topic) for topic, target in self._targets.items() for name, addr in target.masters.items()}
+
     def _known(self, topic: str) -> Target | None:
         """The target if the route it was made of is remembered and still fresh."""
         target = self._targets.get(topic)
@@ -197,6 +201,9 @@ class SendPath:
             isolated = False
         except BrokerError:
             reachable = False
+            raise
+        except RocketQError:
+            reachable = self._faults.config.probe_interval_ms is None  # with probes somebody finds out
             raise
         except asyncio.CancelledError:
             isolated = False
