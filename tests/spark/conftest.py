@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocketq.spark.worker_python import worker_python
 from rocketq.testing import EmbeddedCluster
 from tests.spark.filling import Filler
 
@@ -29,6 +29,7 @@ SESSION_CONF = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.log.level": "ERROR",
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 CLUSTER_SETTINGS = {"enablePropertyFilter": "true", "traceTopicEnable": "true"}
 QUIET_LOG4J = """\
@@ -71,7 +72,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     log4j = folder / "log4j2.properties"
     log4j.write_text(QUIET_LOG4J)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(os.environ)
     builder = SparkSession.builder.master("local[2,4]").appName("rocketq-tests")
     options = {
         **SESSION_CONF,

@@ -34,6 +34,7 @@ _LOCAL_CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    "spark.python.authenticate.socketTimeout": "120s",  # a machine with much to do starts Python late
 }
 _LOG4J: Final = """\
 rootLogger.level = error
@@ -125,9 +126,9 @@ def prepare_environment(*, here: bool = True) -> None:
     java = find_java(os.environ)
     if java.home is not None:
         os.environ["JAVA_HOME"] = str(java.home)
-    if "PYSPARK_PYTHON" not in os.environ:
-        os.environ["PYSPARK_PYTHON"] = worker_python(os.environ) if here else sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    python = worker_python(os.environ)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)  # of what plans tasks
+    os.environ.setdefault("PYSPARK_PYTHON", python if here else sys.executable)
 
 
 def _local_conf(given: Mapping[str, str]) -> dict[str, str]:
