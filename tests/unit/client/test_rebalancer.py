@@ -155,6 +155,32 @@ def test_a_topic_that_is_not_there_is_looked_for_more_often() -> None:
     assert asyncio.run(run()) == (20_000, 2_000, 20_000)
 
 
+@pytest.mark.parametrize("answer", [ConnectionClosedError("master:1", "gone"), members()], ids=["gone", "nobody"])
+def test_who_gets_no_answer_asks_soon_again(answer: object) -> None:
+    """Goal: a broker that was busy for a moment must not cost a consumer a whole interval."""
+    session, table, owner = PlayedSession(GET_CONSUMER_LIST_BY_GROUP=answer), SubscriptionTable(), Owner()
+    table.put(make_subscription("T", "*", None, 1))
+
+    async def run() -> tuple[int, int]:
+        rebalancer = Rebalancer(
+            session,  # type: ignore[arg-type]
+            "g",
+            owner,
+            table,
+            model=MessageModel.CLUSTERING,
+            strategy=Averagely(),
+            broker_assigns=False,
+            interval_ms=20_000,
+        )
+        await rebalancer.round()
+        unsettled_ms = rebalancer.pause_ms
+        session.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = members("me")
+        await rebalancer.round()
+        return unsettled_ms, rebalancer.pause_ms
+
+    assert asyncio.run(run()) == (2_000, 20_000)
+
+
 def test_a_queue_that_another_member_has_locked_is_asked_for_soon_again() -> None:
     """Goal: what a member gives up late need not wait for the next regular round."""
     session, table, owner = PlayedSession(), SubscriptionTable(), Owner()

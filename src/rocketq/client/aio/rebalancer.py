@@ -23,8 +23,9 @@ from rocketq.protocol.failures import BrokerError, TopicNotFound
 from rocketq.protocol.flags import MessageModel, RequestMode
 from rocketq.protocol.headers.membership import ConsumerListRequest
 
-ABSENT_INTERVAL_MS: Final = 2_000
-"""Between rounds while a topic is not there: consumers should not be the last to know that a first message made it."""
+UNSETTLED_INTERVAL_MS: Final = 2_000
+"""Between rounds while the share of a topic is not known: it is not there yet, and consumers should not be the last to
+know that a first message made it; or nobody could be asked."""
 
 LOCKED_INTERVAL_MS: Final = 1_000
 """Between rounds while a queue that is ours could not be begun: another member had it locked, or a broker was busy."""
@@ -71,7 +72,7 @@ class Rebalancer:
         self._interval_ms = interval_ms
         self._shared_by_members: set[str] = set()
         self._answered: set[str] = set()
-        self._absent: set[str] = set()
+        self._unsettled = False
         self._waits_for_queues = False
         self._woken = asyncio.Event()
         self.lock = asyncio.Lock()
@@ -86,7 +87,7 @@ class Rebalancer:
         """Until the next round, unless it is woken."""
         if self._waits_for_queues:
             return min(self._interval_ms, LOCKED_INTERVAL_MS)
-        return min(self._interval_ms, ABSENT_INTERVAL_MS) if self._absent else self._interval_ms
+        return min(self._interval_ms, UNSETTLED_INTERVAL_MS) if self._unsettled else self._interval_ms
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -102,8 +103,7 @@ class Rebalancer:
 
     async def round(self) -> None:
         async with self.lock:
-            self._absent.clear()
-            self._waits_for_queues = False
+            self._unsettled = self._waits_for_queues = False
             for topic in list(self._subscriptions.topics()):
                 await self._topic(topic)
             for queue in unsubscribed(self._owner.owned(), self._subscriptions.topics()):
@@ -115,15 +115,19 @@ class Rebalancer:
             target = await self._target(topic)
         except TopicNotFound:
             log.debug("group %s: topic %s is not there (yet)", self._group, topic)
-            self._absent.add(topic)
+            self._unsettled = True
             return
         except RocketQError as error:
             log.info("group %s: topic %s keeps its share: %s", self._group, topic, error)
+            self._unsettled = True
             return
         except Exception:  # a strategy of a user's own must not keep other topics from being shared
             log.exception("group %s: the share of topic %s cannot be worked out", self._group, topic)
             return
-        if target is None or self._subscriptions.get(topic) is None:
+        if target is None:
+            self._unsettled = True
+            return
+        if self._subscriptions.get(topic) is None:
             return
         mine = [queue for queue in self._owner.owned() if queue.topic == topic]
         plan = plan_topic(mine, target, self._owner.stuck())
