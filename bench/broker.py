@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -300,6 +301,7 @@ def main() -> None:
         program()
     except NoCompilerError as error:
         sys.exit(str(error))
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # the peers are stopped too
     if given.smoke:
         return smoke()
     bars = compare(wanted, max(1, given.rounds), not given.as_it_is)

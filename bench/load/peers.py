@@ -19,10 +19,12 @@ from typing import ClassVar, Protocol, Self
 from tests.interop.apache import ApacheBroker, ApacheNameServer, JavaServer, free_broker_port
 from tests.interop.release import Release, obtain
 
-from rocketq.client import AsyncAdmin, Session
+from rocketq.client import AsyncAdmin
+from rocketq.client.aio.session import SessionConfig
 from rocketq.errors import RocketQError
 
 START_SECONDS_MAX = 30.0
+TOPICS_AT_ONCE = 20
 
 
 class Peer(Protocol):
@@ -70,7 +72,9 @@ class Ours:
         deadline = time.monotonic() + START_SECONDS_MAX
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"rocketq up did not start: {(self._root / 'log').read_text()[-2000:]}")
+                said = (self._root / "log").read_text()[-2000:]
+                self.__exit__(None, None, None)
+                raise RuntimeError(f"rocketq up did not start: {said}")
             time.sleep(0.005)
         said = json.loads(ready.read_text())
         self.name_server = said["addresses"].pop("namesrv")
@@ -152,10 +156,11 @@ def make_topics(peer: Peer, names: list[str], queues: int) -> None:
     """Through the admin API, the same for every peer."""
 
     async def create() -> None:
-        async with Session(peer.name_server) as session:
-            admin = AsyncAdmin(session=session)
-            for name in names:
-                await admin.topics.create(name, queues=queues)
+        patient = SessionConfig(control_timeout_ms=int(START_SECONDS_MAX * 1000))
+        async with AsyncAdmin(peer.name_server, config=patient) as admin:
+            for at in range(0, len(names), TOPICS_AT_ONCE):
+                some = names[at : at + TOPICS_AT_ONCE]
+                await asyncio.gather(*(admin.topics.create(name, queues=queues) for name in some))
 
     deadline = time.monotonic() + START_SECONDS_MAX
     while True:  # a broker is in the NameServer's tables a moment after it started
