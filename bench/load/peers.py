@@ -72,9 +72,9 @@ class Ours:
         deadline = time.monotonic() + START_SECONDS_MAX
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                said = (self._root / "log").read_text()[-2000:]
+                printed = (self._root / "log").read_text()[-2000:]
                 self.__exit__(None, None, None)
-                raise RuntimeError(f"rocketq up did not start: {said}")
+                raise RuntimeError(f"rocketq up did not start: {printed}")
             time.sleep(0.005)
         said = json.loads(ready.read_text())
         self.name_server = said["addresses"].pop("namesrv")
