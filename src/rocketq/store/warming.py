@@ -20,7 +20,7 @@ from rocketq.store.config import FlushType, StoreConfig
 BUSY_INTERVAL_MS: Final = 50
 IDLE_INTERVAL_MS: Final = 250
 GROWTH_BYTES_PER_S_MIN: Final = 2 << 20  # with less, pages are made when they are needed
-AHEAD_TURNS: Final = 4
+AHEAD_TURNS: Final = 2  # more is written twice when the log is synced meanwhile, and a disk may be busy as it is
 AHEAD_BYTES_MAX: Final = 128 << 20
 STEP_BYTES: Final = 1 << 20  # asked for at once, so that a stop does not wait
 INDEX_AHEAD_BYTES: Final = 4 << 20

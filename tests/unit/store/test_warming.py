@@ -30,9 +30,9 @@ class Pages:
     [
         (0, IDLE_INTERVAL_MS, 0),
         (100 << 10, IDLE_INTERVAL_MS, 0),
-        (100 << 10, 40, 500 << 10),  # so much in less time is a busy log
-        (10 << 20, BUSY_INTERVAL_MS, 40 << 20),
-        (10 << 20, IDLE_INTERVAL_MS, 8 << 20),  # the next turn is a short one
+        (100 << 10, 40, 250 << 10),  # so much in less time is a busy log
+        (10 << 20, BUSY_INTERVAL_MS, 20 << 20),
+        (10 << 20, IDLE_INTERVAL_MS, 4 << 20),  # the next turn is a short one
         (1 << 40, BUSY_INTERVAL_MS, AHEAD_BYTES_MAX),
     ],
 )
