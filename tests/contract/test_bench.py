@@ -55,6 +55,18 @@ def test_the_broker_benchmark_runs() -> None:
     assert set(json.loads(done.stdout)) == {"sends", "batches", "pulls"}
 
 
+def test_the_replication_benchmark_runs() -> None:
+    try:
+        program()
+    except NoCompilerError as reason:
+        pytest.skip(str(reason))
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.replication", "--smoke"], capture_output=True, text=True, check=False, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) == {"sends", "catch-up"}
+
+
 def test_the_client_benchmark_runs() -> None:
     try:
         program()

@@ -16,6 +16,7 @@ from rocketq.protocol.frame import FrameDecoder, encode_command
 from rocketq.remoting import Connection, Dispatcher
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import Store, StoreConfig
+from rocketq.store.flush import ReplicaGate
 
 
 def held(log_end: int, deadline_ms: int = 100, link: str = "a") -> HeldAnswer[str]:
@@ -191,5 +192,83 @@ def test_a_new_gate_after_a_cut_fails_who_waited_at_the_old_one(store: Store) ->
         store.truncate_to(start)
         await turns()
         assert [answer.code for answer in cast(Any, peer).answers()] == [10]
+
+    asyncio.run(scene())
+
+
+# Slaves
+
+
+def replicas(*, available: bool) -> ReplicaGate:
+    return ReplicaGate(lambda log_end: available, lambda: 3_000)
+
+
+def test_an_answer_waits_for_disk_and_slave(store: Store) -> None:
+    """Goal: whichever comes last lets it go; what a slave said before counts for what comes later."""
+
+    async def scene() -> None:
+        store.replica_gate = slaves = replicas(available=True)
+        gate, peer = gate_of(store), Peer()
+        first, second = append(store), append(store)
+        hold(gate, peer, frame(opaque=1), first)
+        hold(gate, peer, frame(opaque=2), second)
+        store.flush()
+        await turns()
+        assert peer.answers() == []
+        slaves.release(first)
+        await turns()
+        assert [answer.opaque for answer in peer.answers()] == [1]
+        third = append(store)
+        slaves.release(third)
+        hold(gate, peer, frame(opaque=3), third)
+        await turns()
+        assert [answer.opaque for answer in peer.answers()] == [1, 2]
+        store.flush()
+        await turns()
+        assert [(answer.opaque, answer.code) for answer in peer.answers()] == [(1, 0), (2, 0), (3, 0)]
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("form", list(HeaderForm))
+def test_an_answer_says_that_no_slave_is_there_once_the_disk_has_it(store: Store, form: HeaderForm) -> None:
+    """Goal: code 11 with all fields; nobody waits for a slave that cannot come."""
+
+    async def scene() -> None:
+        store.replica_gate = replicas(available=False)
+        gate, peer = gate_of(store), Peer()
+        hold(gate, peer, frame(form), append(store))
+        await turns()
+        assert (peer.written, len(gate)) == (b"", 1)
+        store.flush()
+        await turns()
+        (answer,) = peer.answers()
+        assert (answer.code, answer.opaque, answer.form, dict(answer.ext_fields)) == (11, 7, form, {"msgId": "M"})
+        hold(gate, peer, frame(form), store.log_end)
+        assert ([answer.code for answer in peer.answers()], len(gate)) == ([11, 11], 0)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_slave_that_takes_too_long_is_told_before_the_disk(store: Store, flushed: bool) -> None:
+    """Goal: code 12 whether or not the disk was in time; 10 when only the disk was late."""
+
+    async def scene() -> None:
+        store.replica_gate = slaves = replicas(available=True)
+        gate, peer = gate_of(store), Peer()
+        end = append(store)
+        hold(gate, peer, frame(opaque=1), end)
+        if flushed:
+            store.flush()
+        cast(ManualClock, store.clock).advance(store.config.sync_flush_timeout_ms)
+        gate._on_timer()
+        assert [answer.code for answer in peer.answers()] == [12]
+        second = append(store)
+        slaves.release(second)
+        hold(gate, peer, frame(opaque=2), second)
+        cast(ManualClock, store.clock).advance(store.config.sync_flush_timeout_ms)
+        gate._on_timer()
+        assert [answer.code for answer in peer.answers()] == [12, 10]
 
     asyncio.run(scene())

@@ -81,7 +81,8 @@ def broker(
     log_level: str,
     with_parent: bool,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM. It listens at its port and at its port - 2; its port + 1 is reserved.
+    """Run a broker until Ctrl-C or SIGTERM. It listens at its port, at its port - 2, and (a master, for its
+    slaves) at its port + 1.
 
     With a command, ask or change a broker that runs; options of that go behind it.
     """
