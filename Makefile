@@ -58,8 +58,9 @@ interop-store: setup
 interop-broker: setup
 	$(INTEROP) tests/interop $(addprefix --ignore=,$(INTEROP_STORE))
 
-chaos: setup ## failover: 10,000 seeded schedules of faults (a failing seed is told; ROCKETQ_SEED=n replays it)
+chaos: setup ## failover: 10,000 seeded schedules (ROCKETQ_SEED=n replays one), 200 failovers of real brokers; hours
 	ROCKETQ_SCHEDULES=10000 $(BIN)/pytest tests/sim/test_failover.py tests/sim/test_failover_cases.py
+	ROCKETQ_FAILOVERS=100 $(BIN)/pytest -s tests/adversity/test_failover_processes.py
 
 bench: setup ## the figures, as ratios within one run
 	@status=0; for each in store opening broker replication client delays filters spark; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status

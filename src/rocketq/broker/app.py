@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from rocketq.broker import wiring
-from rocketq.broker.config import BrokerConfig
+from rocketq.broker.config import BrokerConfig, BrokerRole
 from rocketq.broker.consumer_filters import ConsumerFilters
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.delay_service import DelayService
+from rocketq.broker.fenced_replicas import UNKNOWN_ID, FencedReplication
 from rocketq.broker.figures import Figures
 from rocketq.broker.filter_keeper import FilterKeeper
 from rocketq.broker.free_port import REPLICATION_STEP, VIP_STEP, pick_port
@@ -53,6 +54,7 @@ FIGURES_MS: Final = 1_000
 HOUSEKEEPING_MS: Final = 10_000
 FILTER_SAVE_MS: Final = 10_000
 _START_TRIES: Final = 5
+_RETRY_S: Final = 2
 
 
 def kept_settings_path(root: Path) -> Path:
@@ -89,6 +91,8 @@ class Broker:
         self._parts: wiring.Parts | None = None
         self._keeper: StateKeeper | None = None
         self._filter_keeper: FilterKeeper | None = None
+        self._restarting: asyncio.Task[None] | None = None
+        self._lease_guard: Guard | None = None
         self._servers: list[Server] = []
         self._dispatchers: list[Dispatcher] = []
         self.feeds: list[HotFeed] = []
@@ -117,7 +121,9 @@ class Broker:
                     raise
         await self.parts.registrar.start()
         self._start_timers()
-        if not self.config.is_slave:
+        if isinstance(self.parts.replication, FencedReplication):
+            self.parts.replication.serving.set()
+        elif not self.config.is_slave:
             self._start_deliveries()
         log.info("broker %s serves at %s as %s", self.config.name, self.addr, self.config.role.value)
 
@@ -130,9 +136,17 @@ class Broker:
 
     async def stop(self, drain_ms: int = 3_000) -> None:
         """Clients hear of it first from the NameServers; requests under way are finished and answered."""
+        if self._restarting is not None:
+            self._restarting.cancel()
+            await asyncio.gather(self._restarting, return_exceptions=True)
         if self._parts is None:
             return
         parts = self._parts
+        if isinstance(parts.replication, FencedReplication):
+            await parts.replication.retire()  # whoever takes over registers before we say goodbye
+        await self._close(parts, drain_ms)
+
+    async def _close(self, parts: wiring.Parts, drain_ms: int) -> None:
         await self._timers.stop()
         await parts.delays.stop()
         await parts.timer.stop()
@@ -155,10 +169,43 @@ class Broker:
         self._parts = None
         log.info("broker %s stopped", self.config.name)
 
+    # among replicas
+
+    def _guard_lease(self, guard: Guard | None) -> None:
+        """Instead of the one of an earlier start."""
+        if self._lease_guard is not None:
+            self.guards.remove(self._lease_guard)
+        if guard is not None:
+            self.guards.append(guard)
+        self._lease_guard = guard
+
+    async def begin_mastership(self) -> None:
+        """This broker was elected: what only a master does begins."""
+        await asyncio.to_thread(self.parts.transactions.start)
+        self._start_deliveries()
+
+    def end_mastership(self) -> None:
+        """A master no more: everything it did by itself is begun anew as a slave's, from what is on disk."""
+        if self._restarting is None or self._restarting.done():
+            self._restarting = asyncio.get_running_loop().create_task(self._start_again())
+
+    async def _start_again(self) -> None:
+        await self._close(self.parts, 0)
+        self.feeds.clear()
+        while True:
+            try:
+                await self.start()
+                return
+            except Exception:  # a replica that cannot open its store now may later; others serve meanwhile
+                log.exception("broker %s cannot start again as a slave, it is tried again", self.config.name)
+                await asyncio.sleep(_RETRY_S)
+
     # the start
 
     async def _start_at(self, port: int) -> None:
         config = replace(self.config, port=port, ha_port=self.config.ha_port or port + REPLICATION_STEP)
+        if config.is_fenced:
+            config = replace(config, role=BrokerRole.SLAVE, broker_id=config.broker_id or UNKNOWN_ID)
         store = await self._open_store(config)
         parts: wiring.Parts | None = None
         try:
@@ -174,7 +221,7 @@ class Broker:
                 await server.stop(0)
             await asyncio.to_thread(store.close)
             raise
-        self.config, self._parts = config, parts
+        self.config, self._parts = parts.settings.config, parts
 
     async def _open_store(self, config: BrokerConfig) -> Store:
         """On another thread: recovery may take a while."""
@@ -200,8 +247,11 @@ class Broker:
         groups = GroupTable()
         topics.is_copy = groups.is_copy = config.is_slave
         replication: Replication = MasterReplication(settings, store, clock)
-        if config.is_slave:
-            ports = CopyPorts(topics, groups, offsets, files, store)
+        ports = CopyPorts(topics, groups, offsets, files, store)
+        if config.is_fenced:
+            replication = fenced = FencedReplication(settings, ports, registrar, clock, self)
+            self._guard_lease(fenced.guard if config.lease_mode == "strict" else None)
+        elif config.is_slave:
             replication = SlaveReplication(settings, ports, registrar, clock)
         parts = wiring.Parts(
             settings=settings,
@@ -299,8 +349,10 @@ class Broker:
             self._parts.topics.set_orders(orders.table, now_ms=self._clock.now_ms())
 
     def _settings_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
-        parts = self.parts
         self.config = after
+        if self._parts is None:
+            return
+        parts = self._parts
         parts.locks.life_ms = after.lock_life_ms
         for dispatcher in self._dispatchers:
             dispatcher.handlers_max = after.sends_waiting_max

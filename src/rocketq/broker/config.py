@@ -121,6 +121,19 @@ class BrokerConfig:
     ha_batch_bytes: int = option("haTransferBatchSize", 32 << 10)
     ha_behind_bytes_max: int = option("haSlaveFallbehindMax", 256 << 20)
     ha_from_last_file: bool = option("syncFromLastFile", False)
+    ha_control: str = option("haControlStore", "")
+    ha_control_user: str = option("haControlUser", "")
+    ha_control_password: str = option("haControlPassword", "")
+    ha_control_ca: str = option("haControlCa", "")
+    ha_control_cert: str = option("haControlCert", "")
+    ha_control_key: str = option("haControlKey", "")
+    lease_mode: str = option("haLeaseMode", "available")
+    lease_ttl_ms: int = option("haLeaseTtl", 10_000)
+    lease_trusted_ms: int = option("haLeaseTimeout", 6_000)
+    min_in_sync: int = option("minInSyncReplicas", 1)
+    all_ack: bool = option("allAck", True)
+    ha_catch_up_ms: int = option("haMaxTimeSlaveNotCatchup", 15_000)
+    ha_gone_ms: int = option("haSlaveGoneTimeout", 3_000)
     slave_timeout_ms: int = option("slaveTimeout", 3_000)
     slave_table_interval_ms: int = option("slaveTableSyncInterval", 10_000)
     slave_offset_check: bool = option("offsetCheckInSlave", False)
@@ -154,7 +167,10 @@ class BrokerConfig:
             (self.port == 0 or 2 < self.port < 0xFFFF, f"listenPort {self.port} is outside 3..65534"),
             (self.is_slave or self.broker_id == 0, f"brokerId {self.broker_id} is a slave's: set brokerRole=SLAVE too"),
             (not self.is_slave or self.broker_id > 0, "brokerRole SLAVE needs a brokerId above 0"),
-            (self.ha_protocol == "classic", f"haProtocol={self.ha_protocol}: only classic is there in this version"),
+            (self.ha_protocol in ("classic", "fenced"), f"haProtocol={self.ha_protocol} is neither classic nor fenced"),
+            (not self.is_fenced or bool(self.ha_control), "haProtocol=fenced needs haControlStore=etcd://host:2379,…"),
+            (self.lease_mode in ("strict", "available"), f"haLeaseMode={self.lease_mode} is not strict or available"),
+            (self.min_in_sync > 0, "minInSyncReplicas must be above 0"),
             (self.ha_port <= 0xFFFF, f"haListenPort {self.ha_port} is no port"),
             (self.ha_batch_bytes > 0, "haTransferBatchSize must be above 0"),
             (self.ha_heartbeat_ms > 0, "haSendHeartbeatInterval must be above 0"),
@@ -184,6 +200,11 @@ class BrokerConfig:
         if settings.get("enableDLegerCommitLog", "").strip().lower() == "true":
             raise ConfigError("enableDLegerCommitLog=true: there is no DLedger here, failover is haProtocol=fenced")
         return cls(**(parse_settings(settings) | given))
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether this broker is a replica that may become master by itself."""
+        return self.ha_protocol == "fenced"
 
     def to_java(self) -> dict[str, str]:
         """Every key with its value, as texts."""

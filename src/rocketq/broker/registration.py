@@ -14,7 +14,7 @@ from rocketq.broker.free_port import REPLICATION_STEP
 from rocketq.broker.settings import Settings
 from rocketq.broker.topic_table import TopicTable
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.queues import KeyValues
+from rocketq.protocol.bodies.queues import DataVersion, KeyValues
 from rocketq.protocol.bodies.registration import Registration
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.bodies.topics import TopicConfigTable
@@ -50,10 +50,15 @@ class Registrations:
     def __init__(self, settings: Settings, topics: TopicTable) -> None:
         self.settings = settings
         self._topics = topics
+        self.state_version: int | None = None
+        """The epoch of a master among replicas: NameServers refuse an older one."""
 
     def register(self) -> Command:
         config = self.settings.config
-        registration = Registration(topics=_as_permitted(self._topics.snapshot(), config.perm))
+        topics = _as_permitted(self._topics.snapshot(), config.perm)
+        if self.state_version is not None:
+            topics = replace(topics, data_version=self._version)
+        registration = Registration(topics=topics)
         compressed = config.compressed_register
         body = registration.encode_compressed(OUR_VERSION) if compressed else registration.encode()
         header = headers.RegisterBrokerRequest(
@@ -72,7 +77,12 @@ class Registrations:
         question = headers.QueryDataVersionRequest(
             broker_name=config.name, broker_addr=self._addr, cluster=config.cluster, broker_id=config.broker_id
         )
-        return make_request(question, opaque=0, body=self._topics.data_version.encode())
+        return make_request(question, opaque=0, body=self._version.encode())
+
+    @property
+    def _version(self) -> DataVersion:
+        version = self._topics.data_version
+        return version if self.state_version is None else replace(version, state_version=self.state_version)
 
     def goodbye(self) -> Command:
         config = self.settings.config
@@ -203,6 +213,11 @@ class Registrar:
         await asyncio.gather(*(link.stop() for link in links))
         await asyncio.gather(*(link.say_goodbye() for link in links))
         await self._pool.close()
+
+    def take_state(self, state_version: int) -> None:
+        """From now on registrations carry this epoch."""
+        self._registrations.state_version = state_version
+        self.announce()
 
     def announce(self) -> None:
         """Something changed: register soon."""

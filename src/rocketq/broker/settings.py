@@ -13,6 +13,7 @@ from rocketq.broker.config import (
     TLS_PREFIX,
     WITHOUT_EFFECT,
     BrokerConfig,
+    BrokerRole,
     describe_unknown,
     parse_settings,
     store_settings,
@@ -37,6 +38,12 @@ FIXED_KEYS: Final = frozenset(
         "brokerName",
         "brokerRole",
         "enableDLegerCommitLog",
+        "haControlPassword",
+        "haControlStore",
+        "haControlUser",
+        "haLeaseMode",
+        "haLeaseTimeout",
+        "haLeaseTtl",
         "haListenPort",
         "haProtocol",
         "listenPort",
@@ -95,6 +102,12 @@ class Settings:
             self.data_version = self.data_version.next(now_ms)
             for listener in self.listeners:
                 listener(before, self.config)
+
+    def become(self, role: BrokerRole, broker_id: int) -> None:
+        """The broker's part among its replicas has changed; that is not kept."""
+        before, self.config = self.config, replace(self.config, role=role, broker_id=broker_id)
+        for listener in self.listeners:
+            listener(before, self.config)
 
     def text(self) -> str:
         return format_config(dict(sorted((store_settings(self._store) | self._fixed | self.config.to_java()).items())))

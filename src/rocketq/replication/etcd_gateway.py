@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import httpx
 
 log = logging.getLogger(__name__)
+logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per keep-alive says nothing
 
 CONNECT_MS: Final = 400
 ANSWER_MS: Final = 900
@@ -169,7 +170,7 @@ class EtcdGateway:
 
     def _leave(self, endpoint: str, error: Exception) -> str:
         """Go on with the next endpoint; what to say of this one. Tokens are known to all members."""
-        trouble = f"{endpoint}: {error or type(error).__name__}"
+        trouble = f"{endpoint}: {str(error) or type(error).__name__}"
         if endpoint == self._endpoint:
             self._at += 1
             log.info("etcd endpoint left for the next one: %s", trouble)

@@ -30,7 +30,7 @@ ANSWER_TIMEOUT_MS: Final = 3_000
 
 
 class RoleListener(Protocol):
-    """The broker around a replica. Each is done before the replica goes on."""
+    """The broker around a replica; it is told one after the other."""
 
     async def lead(self, epoch: int) -> None: ...
 
@@ -66,6 +66,7 @@ class FencedReplica:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._queue: asyncio.Queue[act.Action] = asyncio.Queue()
+        self._role_changes: asyncio.Queue[act.Action] = asyncio.Queue()
         self._holding = self._woken = False
         self._confirmed = replica.log_start
         self.stopped = asyncio.Event()
@@ -82,7 +83,8 @@ class FencedReplica:
         store.confirm(self._confirmed)  # nothing is known to be confirmed yet
         await self.listener.start(host, port)
         store.add_append_listener(self._grown)
-        self._spawn(self._work())
+        self._spawn(self._work(self._queue))
+        self._spawn(self._work(self._role_changes))  # a broker may take its time; leases must not wait for it
         self._spawn(self._ticking())
         self._spawn(self._watch())
 
@@ -154,11 +156,11 @@ class FencedReplica:
             self._queue.put_nowait(action)
         self.settle()
 
-    async def _work(self) -> None:
+    async def _work(self, queue: asyncio.Queue[act.Action]) -> None:
         while True:
-            action = await self._queue.get()
+            action = await queue.get()
             try:
-                await self._act(action)
+                await (self._act(action) if queue is self._queue else self._tell(action))
             except Exception:  # the replica outlives an action that failed
                 log.exception("the replica could not do %s", action)
 
@@ -180,17 +182,24 @@ class FencedReplica:
                     "replica %d follows master %d of epoch %d", self.agent.broker_id, action.master_id, action.epoch
                 )
                 await self.follower.follow(action)
-                await self._roles.follow(action)
+                self._role_changes.put_nowait(action)
             case act.StopFollowing():
                 await self.follower.stop()
             case act.Promote(epoch):
                 await self._promote(epoch)
+            case act.Lead() | act.StepDown():
+                self._role_changes.put_nowait(action)
+            case act.Stopped():
+                self.stopped.set()
+
+    async def _tell(self, action: act.Action) -> None:
+        match action:
+            case act.Follow():
+                await self._roles.follow(action)
             case act.Lead(epoch):
                 await self._roles.lead(epoch)
             case act.StepDown(reason):
                 await self._roles.step_down(reason)
-            case act.Stopped():
-                self.stopped.set()
 
     async def _promote(self, epoch: int) -> None:
         if self.agent.role is not Role.PROMOTING:

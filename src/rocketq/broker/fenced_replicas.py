@@ -1,0 +1,232 @@
+"""A broker as one of several replicas: it follows, is elected, leads and steps down by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final, Protocol
+
+from rocketq.broker.config import BrokerConfig, BrokerRole
+from rocketq.broker.master_tables import CopyPorts, MasterTables
+from rocketq.broker.registration import Registrar
+from rocketq.broker.settings import Settings
+from rocketq.errors import StoreError
+from rocketq.protocol.bodies.replication import MasterLink, ReplicaLink, ReplicationState
+from rocketq.protocol.bodies.topics import TopicConfig
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.remoting import Connection
+from rocketq.remoting.address import join_addr
+from rocketq.replication.actions import Follow
+from rocketq.replication.agent import AgentSettings, Role
+from rocketq.replication.confirm import SyncRules
+from rocketq.replication.control import ControlStore
+from rocketq.replication.control_etcd import EtcdControl
+from rocketq.replication.etcd_gateway import EtcdConfig
+from rocketq.replication.fenced_replica import FencedReplica
+from rocketq.replication.lease import LeaseMode, LeaseTimes
+from rocketq.replication.replica_files import StoreReplica
+from rocketq.runtime.clock import Clock
+from rocketq.store import FlushType
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_ID: Final = 1
+"""Until the control store has granted one; nobody is told of it."""
+TABLES_MS: Final = 1_000
+JOIN_S_MAX: Final = 30
+_LEASED: Final = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.END_TRANSACTION,
+        RequestCode.PULL_MESSAGE,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        RequestCode.LOCK_BATCH_MQ,
+    }
+)
+
+
+class RoleOwner(Protocol):
+    """The broker: what only a master does by itself begins and ends with it."""
+
+    async def begin_mastership(self) -> None: ...
+
+    def end_mastership(self) -> None: ...
+
+
+def agent_settings(config: BrokerConfig, flush_type: FlushType) -> AgentSettings:
+    return AgentSettings(
+        addr=join_addr(config.ip, config.port),
+        ha_addr=join_addr(config.ha_ip or config.ip, config.ha_port),
+        times=LeaseTimes(trusted_ms=config.lease_trusted_ms, ttl_ms=config.lease_ttl_ms),
+        lease_mode=LeaseMode(config.lease_mode),
+        rules=SyncRules(
+            min_in_sync=config.min_in_sync,
+            all_ack=config.all_ack,
+            sync_flush=flush_type is FlushType.SYNC_FLUSH,
+            behind_ms_max=config.ha_catch_up_ms,
+            gone_ms_max=config.ha_gone_ms,
+        ),
+    )
+
+
+def control_store(config: BrokerConfig) -> ControlStore:
+    return EtcdControl(
+        EtcdConfig.from_url(
+            config.ha_control,
+            user=config.ha_control_user,
+            password=config.ha_control_password,
+            ca_path=config.ha_control_ca,
+            cert_path=config.ha_control_cert,
+            key_path=config.ha_control_key,
+        )
+    )
+
+
+class FencedReplication:
+    """The replica, and what its broker does in each role."""
+
+    def __init__(
+        self, settings: Settings, ports: CopyPorts, registrar: Registrar, clock: Clock, owner: RoleOwner
+    ) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._registrar = registrar
+        self._clock = clock
+        self._owner = owner
+        self._tables = MasterTables(ports)
+        self._copying: asyncio.Task[None] | None = None
+        self._replica: FencedReplica | None = None
+        self._retiring = False
+        self.serving = asyncio.Event()
+        """Set once the broker serves; roles are taken from then on."""
+
+    @property
+    def replica(self) -> FencedReplica:
+        assert self._replica is not None, "the replica is not started"
+        return self._replica
+
+    # as Replication
+
+    async def start(self) -> None:
+        """Returns when this replica has an id; roles come later, by themselves."""
+        config, store = self._settings.config, self._ports.store
+        settings = agent_settings(config, store.config.flush_type)
+        own = await asyncio.to_thread(StoreReplica, store, config.cluster, config.name)
+        self._replica = FencedReplica(
+            own, settings, control_store(config), self._clock, self, answer_timeout_ms=config.slave_timeout_ms
+        )
+        await self._replica.start(config.host, config.ha_port)
+        try:
+            async with asyncio.timeout(JOIN_S_MAX):
+                while not self._replica.agent.broker_id:
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise StoreError(
+                f"haControlStore {config.ha_control} gave this replica no id: can it be reached?"
+            ) from None
+        self._settings.become(BrokerRole.SLAVE, self._replica.agent.broker_id)
+
+    async def retire(self) -> None:
+        """A clean stop: another replica takes over first."""
+        self._retiring = True
+        if self._replica is not None:
+            await self._replica.stop()
+
+    async def stop(self) -> None:
+        await self._stop_copying()
+        if self._replica is not None:
+            await self._replica.stop(cleanly=False)
+        await self._tables.close()
+
+    def state(self) -> ReplicationState:
+        replica, end = self.replica, self._ports.store.log_end
+        term = replica.agent.term
+        if term is None:
+            followed = replica.agent.followed
+            link = MasterLink(
+                log_end=end, addr=followed.ha_addr if followed else "", active=replica.follower.connection is not None
+            )
+            return ReplicationState(is_master=False, log_end=end, master=link)
+        links = tuple(
+            ReplicaLink(
+                addr=link.addr,
+                confirmed_to=link.acked.written,
+                behind_bytes=end - link.acked.written,
+                in_sync=link.slave_id in term.in_sync,
+                sent_to=link.acked.written,
+            )
+            for link in sorted(replica.listener.links, key=lambda link: link.slave_id)
+            if link.acked is not None
+        )
+        return ReplicationState(log_end=end, in_sync_count=len(term.in_sync) - 1, replicas=links)
+
+    # as RoleListener
+
+    async def lead(self, epoch: int) -> None:
+        await self.serving.wait()
+        if self.replica.agent.role is not Role.LEADING:
+            return
+        await self._stop_copying()
+        self._ports.topics.is_copy = self._ports.groups.is_copy = False
+        self._make_missing_topics()
+        await self._owner.begin_mastership()
+        self._settings.become(BrokerRole.SYNC_MASTER, 0)
+        self._registrar.take_state(epoch)
+        log.info("broker %s is master in epoch %d", self._settings.config.name, epoch)
+
+    async def follow(self, master: Follow) -> None:
+        await self.serving.wait()
+        await self._stop_copying()
+        self._settings.become(BrokerRole.SLAVE, self.replica.agent.broker_id)
+        self._registrar.take_state(master.epoch)
+        self._copying = asyncio.get_running_loop().create_task(self._copy_tables(master.addr))
+
+    async def step_down(self, reason: str) -> None:
+        await self.serving.wait()
+        was_master = not self._settings.config.is_slave
+        self._settings.become(BrokerRole.SLAVE, self.replica.agent.broker_id)
+        if was_master and not self._retiring:
+            self._owner.end_mastership()
+
+    async def _copy_tables(self, addr: str) -> None:
+        failure: str | None = None
+        while True:
+            before, failure = failure, await self._tables.copy(addr)
+            if failure is not None and before is None:
+                log.warning("the master's tables cannot be copied, it is tried again: %s", failure)
+            await asyncio.sleep(TABLES_MS / 1000)
+
+    async def _stop_copying(self) -> None:
+        if self._copying is not None:
+            self._copying.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._copying
+            self._copying = None
+
+    def _make_missing_topics(self) -> None:
+        """Topics whose messages were copied before their settings were."""
+        counts: dict[str, int] = {}
+        for queue in self._ports.store.queues:
+            counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+        missing = [
+            TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count)
+            for topic, count in counts.items()
+            if topic not in self._ports.topics
+        ]
+        if missing:
+            self._ports.topics.put(*missing, now_ms=self._clock.now_ms())
+
+    # as a guard, with haLeaseMode=strict
+
+    def guard(self, request: Command, connection: Connection) -> Command | None:
+        """A master without a valid lease serves nothing that another could contradict."""
+        if request.code not in _LEASED or self._settings.config.is_slave:
+            return None
+        if self.replica.agent.may_serve(self._clock.monotonic_ms()):
+            return None
+        return request.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark="the master's lease is not valid")
