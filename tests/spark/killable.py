@@ -43,6 +43,11 @@ class BrokerProcess:
         addresses = json.loads(self._ready.read_text())["addresses"]
         self._port = next(iter(addresses.values())).rpartition(":")[2]
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()

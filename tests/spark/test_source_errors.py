@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -96,6 +101,30 @@ def test_a_broker_that_goes_down(spark: SparkSession, tmp_path: Path) -> None:
         assert f"{topic} queue 0 of killed at offset 0: TOPIC_NOT_EXIST" in failure(planned.count)
         line = failure(reading(spark, filler, topic, **IMPATIENT).count)
         assert f"topic {topic} does not exist, or no broker that has it is there" in line
+        filler.close()
+
+
+def test_a_broker_that_dies_in_the_middle_of_a_task(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: topic, queue, broker and the offset that was next are told, not rows that are short of some."""
+    with EmbeddedCluster(brokers=0) as names:
+        broker, filler = BrokerProcess(names.name_server_addr, tmp_path), Filler(names)
+        broker.start()
+        topic, _ = filler.fill(20_000, queues=1, body_bytes=1_000)
+        pid = broker.pid
+
+        def deadly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for number, batch in enumerate(batches):
+                if number == 0:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                yield batch
+
+        frame = reading(spark, filler, topic, pullBatchSize="100", **IMPATIENT)
+        line = failure(frame.mapInArrow(deadly, frame.schema).count)
+        found = re.search(rf"{topic} queue 0 of killed at offset (\d+): ", line)
+        assert found, line
+        assert 0 <= int(found[1]) < 20_000
+        broker.kill()
         filler.close()
 
 

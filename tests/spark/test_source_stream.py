@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from rocketq.spark import GroupProgress
 from rocketq.testing import EmbeddedCluster
 from tests.spark.filling import Filler
+from tests.spark.killable import BrokerProcess
 from tests.spark.reading import Archive, bodies, contents, following
 
 MakeCluster = Callable[..., EmbeddedCluster]
@@ -142,6 +143,32 @@ def test_a_broker_that_is_stopped_and_started_again(spark: SparkSession, own: Ow
     finally:
         query.stop()
     assert archive.contents() == bodies(sent)
+
+
+def test_a_broker_that_joins_while_a_query_runs(spark: SparkSession, own: Own, tmp_path: Path) -> None:
+    """Goal: its queues are read from their first message on, with nobody telling the query."""
+    _, filler = own
+    topic, sent = filler.fill(40, queues=1)
+    archive = Archive(spark, filler, tmp_path, topic)
+    joining = BrokerProcess(filler.name_servers, tmp_path / "joining")
+    query = archive.writer().trigger(processingTime="200 milliseconds").start()
+    try:
+        wait_for(lambda: sum(each.numInputRows for each in query.recentProgress) >= 40, "the first rows")
+        joining.start()
+        wait_for(lambda: _has_queues(filler, topic), "its queues")
+        there = [queue for queue in filler.queues(topic) if queue.broker_name == "killed"]
+        sent |= filler.send(filler.messages(topic, 30, first=40), there)
+        wait_for(lambda: sum(each.numInputRows for each in query.recentProgress) >= 70, "its rows")
+    finally:
+        query.stop()
+        joining.kill()
+    assert archive.contents() == bodies(sent)
+
+
+def _has_queues(filler: Filler, topic: str) -> bool:
+    """A broker that is new knows no topics: it is asked for one as soon as it is there."""
+    filler.admin.topics.create(topic, queues=1)
+    return any(queue.broker_name == "killed" for queue in filler.queues(topic))
 
 
 def test_a_batch_that_is_done_again_is_the_same(spark: SparkSession, filler: Filler, tmp_path: Path) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from tests.unit.spark.log_writing import record, write_log
 
+from rocketq.cli.main import main
 from rocketq.spark.errors import SparkError
-from rocketq.spark.masters import require_master, require_remote
+from rocketq.spark.masters import FORMS, require_master, require_remote
 from rocketq.spark.sessions import session
 
 
@@ -51,3 +55,11 @@ def test_a_session_is_refused_before_anything_is_started() -> None:
         session(master="local", remote="sc://h")
     with pytest.raises(SparkError, match="no Spark Connect server"):
         session(remote="sc://127.0.0.1:1")
+
+
+def test_a_pipeline_for_a_master_that_is_none_ends_in_one_line(tmp_path: Path) -> None:
+    """Goal: a slip in --master costs a moment, not a minute and a page of Java."""
+    write_log(tmp_path / "commitlog", map(record, range(3)), file_bytes=1 << 14)
+    said = CliRunner().invoke(main, ["pipeline", "verify", str(tmp_path), "--master", "locl[2]"])
+    assert said.exit_code != 0
+    assert said.stderr.splitlines()[-1].endswith(f"master 'locl[2]' is none that Spark knows: {FORMS}")
