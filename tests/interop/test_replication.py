@@ -142,6 +142,7 @@ def test_our_slave_follows_an_apache_master_and_serves_when_it_is_killed(
             with java_consumer(names.release, names, tmp_path / "consumer", 1_600) as seen:
                 await_seen(seen, 200, 60)
                 before = seen()
+                assert "cannot be copied" not in slave.log()
                 master.kill()
                 assert before < 1_600
                 await_seen(seen, 1_600, 100)

@@ -671,18 +671,21 @@ class Process:
         addr: str = json.loads(self._ready.read_text())["addresses"]["broker-a"]
         return addr
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
         self._process.wait(20)
 
 
 @over_loopback
 async def test_kills_of_slave_and_master_lose_nothing_that_was_answered(tmp_path: Path) -> None:
-    """Goal: the slave is killed and comes back, then the master is killed and all is read from the slave."""
+    """Goal: the slave is paused, killed and comes back, the master is killed: all is read from the slave."""
     async with name_server(tmp_path) as names:
         master = Process(tmp_path / "master", names.addr, brokerRole="SYNC_MASTER", slaveTimeout="2000")
         slave = Process(tmp_path / "slave", names.addr, **SLAVE)
@@ -703,6 +706,10 @@ async def test_kills_of_slave_and_master_lose_nothing_that_was_answered(tmp_path
                                 sure.append(body)
 
                 await send_until(lambda: len(sure) >= 100)
+                slave.signal(signal.SIGSTOP)
+                assert (await send(one, "Killed", b"paused", properties=props())).code == 12
+                slave.signal(signal.SIGCONT)
+                await send_until(lambda: len(sure) >= 150)
                 slave.kill()
                 await send(one, "Killed", b"alone", properties=props())
                 slave = Process(tmp_path / "slave", names.addr, slave_addr.rpartition(":")[2], **SLAVE)
