@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from .apache import ApacheBroker, ApacheNameServer
+from rocketq.client import AsyncAdmin, AsyncProducer, Message
+from rocketq.protocol.bodies.timers import TimerMetrics
+from rocketq.protocol.codes import RequestCode
+
+from .apache import BROKER_NAME, ApacheBroker, ApacheNameServer
 from .cache import Unavailable
 from .client_programs import HEAP_MB, Program, go
 from .our_cluster import SETTINGS, OurCluster
 from .release import obtain
+from .routes import await_route
 
 pytestmark = pytest.mark.interop
 
@@ -114,3 +120,38 @@ def test_pending_messages_change_hands(
     ours.kill()
     start_ours()
     assert play("settle", "c") == {"received": "10"}
+
+
+def test_what_waits_is_told_as_apache_tells_it(
+    nameserver: NameServers, broker_port: int, store_dir: Path, tmp_path: Path
+) -> None:
+    """Goal: requests 60 and 61 of a broker of 5.3.3 have the shape of ours, and counts it left are taken up."""
+    names = nameserver("5.3.3")
+    settings = {**SETTINGS, "timerWheelEnable": "true"}
+    theirs = ApacheBroker(names, port=broker_port, store=store_dir, work=tmp_path / "apache", settings=settings)
+    with theirs:
+        await_route(names.address)
+        told = asyncio.run(asyncio.wait_for(timers_of(names.address, send=3), 60))
+    ours = OurCluster(tmp_path)
+    try:
+        ours.start("broker", "-n", names.address, "--port", str(broker_port), "--data-dir", str(store_dir))
+        assert asyncio.run(asyncio.wait_for(timers_of(names.address, send=0), 60)) == told == (56, 3)
+        ours.stop()
+    finally:
+        ours.kill()
+
+
+async def timers_of(addr: str, *, send: int) -> tuple[int, int]:
+    """The bytes of the check point, and how many messages of the topic wait once they are all counted."""
+    async with AsyncProducer("timers", name_servers=addr) as producer:
+        for number in range(send):
+            message = Message(topic=TOPIC, body=b"%d" % number, delay_ms=3_600_000)
+            await producer.send(message, timeout_ms=10_000)
+        broker_addr = await AsyncAdmin(session=producer.session).brokers.addr(BROKER_NAME)
+        check = await producer.session.call(broker_addr, None, code=RequestCode.GET_TIMER_CHECK_POINT)
+        while True:
+            answer = await producer.session.call(broker_addr, None, code=RequestCode.GET_TIMER_METRICS)
+            waiting = TimerMetrics.decode(answer.body).topics
+            if TOPIC in waiting and waiting[TOPIC].count >= send:
+                return len(check.body), waiting[TOPIC].count
+            await asyncio.sleep(0.2)
