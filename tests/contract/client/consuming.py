@@ -18,6 +18,7 @@ from rocketq.client import (
     StoredMessage,
 )
 
+PATIENCE_S = 40.0
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 QUICK = PushConfig(from_where=FIRST, rebalance_interval_ms=500, persist_interval_ms=200, retry_ms=100)
 
@@ -43,12 +44,12 @@ class Remembers:
     def bodies(self) -> list[bytes]:
         return [message.body for message in self.messages]
 
-    async def until(self, count: int, timeout_s: float = 15) -> None:
+    async def until(self, count: int, timeout_s: float = PATIENCE_S) -> None:
         await until(lambda: len(set(self.bodies)) >= count, timeout_s, lambda: f"{len(set(self.bodies))} of {count}")
 
 
 async def until(
-    true: Callable[[], bool], timeout_s: float = 15, otherwise: Callable[[], object] = lambda: "it never was"
+    true: Callable[[], bool], timeout_s: float = PATIENCE_S, otherwise: Callable[[], object] = lambda: "it never was"
 ) -> None:
     """Waits for something to become true; tells what is when it does not."""
     deadline_s = asyncio.get_running_loop().time() + timeout_s

@@ -77,7 +77,7 @@ async def a_failed_message_comes_again(addr: str, topic: str, group: str, patch:
     listener = Remembers(fails_first)
     async with consumer_of(group, listener, addr) as consumer:
         consumer.subscribe(topic)
-        await until(lambda: sorted(listener.bodies) == sorted([*numbers(0, 6), b"4"]), 20, lambda: listener.bodies)
+        await until(lambda: sorted(listener.bodies) == sorted([*numbers(0, 6), b"4"]), 40, lambda: listener.bodies)
     again = [message for message in listener.messages if message.reconsume_times]
     assert {message.body for message in again} == {b"1", b"4"}
     for message in again:
@@ -100,7 +100,7 @@ async def retries_are_the_groups_own(addr: str, topic: str, group: str, patch: p
     async with consumer_of(group + "-1", one, addr) as first, consumer_of(group + "-2", other, addr) as second:
         first.subscribe(topic)
         second.subscribe(topic)
-        await until(lambda: len(one.messages) == 8, 20, lambda: one.bodies)
+        await until(lambda: len(one.messages) == 8, 40, lambda: one.bodies)
         await other.until(4)
         await asyncio.sleep(0.5)
     assert len(other.messages) == 4
@@ -158,7 +158,7 @@ async def a_batch_may_be_done_in_part(addr: str, topic: str, group: str, patch: 
     listener = Remembers(first_two)
     async with consumer_of(group, listener, addr, batch_max=32) as consumer:
         consumer.subscribe(topic)
-        await until(lambda: len(listener.messages) >= 8, 20, lambda: listener.bodies)
+        await until(lambda: len(listener.messages) >= 8, 40, lambda: listener.bodies)
     again = {message.body for message in listener.messages if message.reconsume_times}
     assert again == numbers(2, 5)
 
@@ -177,7 +177,7 @@ async def a_message_that_takes_too_long_comes_again(
 
     async with consumer_of(group, slow, addr, consume_timeout_ms=300) as consumer:
         consumer.subscribe(topic)
-        await until(lambda: seen == [0, 1], 20, lambda: seen)
+        await until(lambda: seen == [0, 1], 40, lambda: seen)
         release.set()
         await asyncio.sleep(0.3)
     assert seen == [0, 1]
@@ -192,7 +192,7 @@ async def what_is_not_taken_back_is_sent_anew(addr: str, topic: str, group: str,
     listener = Remembers(lambda messages, _: None if messages[0].reconsume_times else ConsumeResult.LATER)
     async with consumer_of(group, listener, addr) as consumer:
         consumer.subscribe(topic)
-        await until(lambda: len(listener.messages) == 4, 20, lambda: listener.bodies)
+        await until(lambda: len(listener.messages) == 4, 40, lambda: listener.bodies)
     again = [message for message in listener.messages if message.reconsume_times]
     assert {message.body for message in again} == numbers(0, 2)
     assert all(message.topic == topic and message.reconsume_times == 1 for message in again)
@@ -209,7 +209,7 @@ async def what_nobody_takes_is_tried_here_again(addr: str, topic: str, group: st
     listener = Remembers(lambda messages, _: None if messages[0].reconsume_times == 2 else ConsumeResult.LATER)
     async with consumer_of(group, listener, addr, resubmit_ms=50) as consumer:
         consumer.subscribe(topic)
-        await until(lambda: len(listener.messages) == 6, 20, lambda: listener.bodies)
+        await until(lambda: len(listener.messages) == 6, 40, lambda: listener.bodies)
     assert sorted(message.reconsume_times for message in listener.messages) == [0, 0, 1, 1, 2, 2]
 
 
@@ -225,7 +225,7 @@ async def in_order_a_poison_message_is_dead_and_the_queue_goes_on(
     listener = Remembers(never_three)
     async with consumer_of(group, listener, addr, max_reconsume_times=2, orderly=True) as consumer:
         consumer.subscribe(topic)
-        await until(lambda: len(listener.messages) == 8 + 2, 20, lambda: listener.bodies)
+        await until(lambda: len(listener.messages) == 8 + 2, 40, lambda: listener.bodies)
         (dead,) = await dead_letters(addr, group, 1)
     assert dead.body == b"3"
     assert dead.properties["RETRY_TOPIC"] == topic
@@ -270,7 +270,7 @@ async def an_operator_may_have_one_message_consumed(
             broker_name=message.queue.broker_name,
             topic=topic,
         )
-        answer = await admin.session.call(str(message.store_host), request, timeout_ms=10_000)
+        answer = await admin.session.call(str(message.store_host), request, timeout_ms=30_000)
         said = ConsumeDirectlyResult.decode(answer.body)
     assert said.result is DirectResult.CR_SUCCESS
     assert len(listener.messages) == 2
@@ -298,9 +298,9 @@ async def asking_brokers_for_queues_works_with_all(
     ):
         first.subscribe(topic)
         second.subscribe(topic)
-        await until(lambda: len(first.assignment()) == len(second.assignment()) == 2, 20, first.assignment)
+        await until(lambda: len(first.assignment()) == len(second.assignment()) == 2, 40, first.assignment)
         assert not set(first.assignment()) & set(second.assignment())
-        await until(lambda: set(one.bodies) | set(other.bodies) == numbers(0, 12), 20)
+        await until(lambda: set(one.bodies) | set(other.bodies) == numbers(0, 12), 40)
 
 
 SCENES: Final[tuple[Scene, ...]] = (

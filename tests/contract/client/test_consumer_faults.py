@@ -135,7 +135,7 @@ def test_members_come_and_go_under_load(cluster: EmbeddedCluster, topic: str, gr
             await asyncio.sleep(chance.uniform(0.05, 0.6))
         stop.set()
         sent = await sending
-        await until(lambda: sent <= log.bodies, 20, lambda: f"{len(sent - log.bodies)} of {len(sent)} never came")
+        await until(lambda: sent <= log.bodies, 40, lambda: f"{len(sent - log.bodies)} of {len(sent)} never came")
         for member in members:
             await member.close()
         assert len(sent) > 500
@@ -143,7 +143,7 @@ def test_members_come_and_go_under_load(cluster: EmbeddedCluster, topic: str, gr
             assert log.clashes == []
             assert log.skipped() == {}
 
-    asyncio.run(asyncio.wait_for(run(), 180))
+    asyncio.run(asyncio.wait_for(run(), 240))
 
 
 class StuckOffsets:
@@ -286,13 +286,13 @@ def test_a_broker_that_is_killed_under_load(own: EmbeddedCluster, topic: str, gr
                     await until(lambda before=before: len(log.bodies) > before + 100, 30)  # type: ignore[misc]
                 stop.set()
                 sent = await sending
-                await until(lambda: sent <= log.bodies, 20, lambda: len(sent - log.bodies))
+                await until(lambda: sent <= log.bodies, 40, lambda: len(sent - log.bodies))
         finally:
             stop.set()
             process.kill()
         assert log.skipped() == {}
 
-    asyncio.run(asyncio.wait_for(run(), 110))
+    asyncio.run(asyncio.wait_for(run(), 200))
 
 
 @pytest.mark.slow
@@ -469,7 +469,7 @@ def test_a_bad_line_delays_and_loses_nothing(
                 await until(lambda: sent <= set(listener.bodies), 20)
                 assert len(consumer.assignment()) == 4
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), 150))
 
 
 def _break(proxy: FaultProxy, fault: str) -> None:

@@ -22,4 +22,4 @@ def quick() -> Iterator[EmbeddedCluster]:
 def test_with_our_broker(
     quick: EmbeddedCluster, topic: str, group: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asyncio.run(asyncio.wait_for(scene(quick.name_server_addr, topic, group[:60], monkeypatch), 60))
+    asyncio.run(asyncio.wait_for(scene(quick.name_server_addr, topic, group[:60], monkeypatch), 120))
