@@ -143,6 +143,7 @@ def main() -> None:
         return smoke()
     notes = [f"{given.rounds} rounds"]
     results = run_sends(max(1, given.rounds), notes)
+    print(table(results), file=sys.stderr)
     caught_up = [catch_up(CATCH_UP_BYTES) for _ in range(max(1, given.rounds))]
     bars = judge(results, caught_up)
     print("\n\n".join([table(results), "\n".join([*map(str, bars), *notes])]))

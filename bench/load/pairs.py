@@ -26,6 +26,7 @@ from rocketq.remoting import ConnectionPool
 NAME: Final = "bench"
 SLAVE: Final = {"brokerRole": "SLAVE", "brokerId": "1"}
 CATCH_UP_SECONDS_MAX: Final = 120.0
+ANSWER_MS_MAX: Final = 30_000  # of a broker that is busy copying
 
 
 class OurSlave:
@@ -115,7 +116,7 @@ def log_end(addr: str) -> int:
     async def ask() -> int:
         pool = ConnectionPool()
         try:
-            answer = await pool.invoke(addr, Command(code=RequestCode.GET_BROKER_RUNTIME_INFO))
+            answer = await pool.invoke(addr, Command(code=RequestCode.GET_BROKER_RUNTIME_INFO), ANSWER_MS_MAX)
             return int(KeyValues.decode(answer.body).table["commitLogMaxOffset"]) if answer.code == 0 else -1
         finally:
             await pool.close()
