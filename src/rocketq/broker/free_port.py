@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from contextlib import ExitStack
 from typing import Final
 
-from rocketq.errors import UnreachableError
+from rocketq.errors import ConfigError, UnreachableError
 
 VIP_STEP: Final = -2
 REPLICATION_STEP: Final = 1
 _NEIGHBOURS: Final = (0, VIP_STEP, REPLICATION_STEP)
-_LOW, _HIGH, _TRIES = 20_000, 32_000, 500
+_TRIES: Final = 500
+RANGE_VARIABLE: Final = "ROCKETQ_FREE_PORTS"
+"""The environment's word on where to look, as LOW-HIGH."""
+_RANGE: Final = "20000-32000"
+"""Below the range that systems hand out to clients, so that no connection takes a port meanwhile."""
 
 
 def pick_port(host: str) -> int:
-    """Below the range that systems hand out to clients, so that no connection takes it meanwhile."""
+    """A port that is free with its neighbours, all of them in the range."""
+    low, high = _range(os.environ.get(RANGE_VARIABLE) or _RANGE)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(_TRIES):
-        port = random.randrange(_LOW, _HIGH)
+        port = random.randrange(low - VIP_STEP, high - REPLICATION_STEP)
         with ExitStack() as stack:
             try:
                 for step in _NEIGHBOURS:
@@ -28,3 +34,10 @@ def pick_port(host: str) -> int:
                 continue
             return port
     raise UnreachableError(host, "no free port was found")
+
+
+def _range(text: str) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) <= int(high) - 10 <= 65_525):
+        raise ConfigError(f"{RANGE_VARIABLE}={text!r} is not a range of at least ten ports, like {_RANGE}")
+    return int(low), int(high)

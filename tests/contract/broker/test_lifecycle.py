@@ -196,15 +196,14 @@ async def test_name_servers_may_change_while_running(tmp_path: Path) -> None:
             await eventually(lambda: is_routed(second.addr))
             topics = one.parts.topics
 
-            async def both_ordered() -> bool:
+            async def are_ordered(*expected: bool) -> bool:
                 found = [topics.get(f"T{number}") for number in range(2)]
-                return all(topic is not None and topic.order for topic in found)
+                return [topic is not None and topic.order for topic in found] == [*expected]
 
-            await eventually(both_ordered)
-            version = topics.data_version
+            await eventually(lambda: are_ordered(True, True))  # those of both, together
             change = f"namesrvAddr={second.addr}\n".encode()
             assert (await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=change)).code == 0
-            assert topics.data_version == version
+            await eventually(lambda: are_ordered(False, True))
     finally:
         await one.stop()
         await first.stop()
