@@ -70,7 +70,7 @@ def takes_load(command: _Command) -> _Command:
 @bench.command(
     epilog=example(
         "rocketq bench send BenchTopic --size 1024 --connections 8 --in-flight 128",
-        "rocketq bench send BenchTopic --batch 32 --in-flight 16 --pid $(pgrep -f 'rocketq broker')",
+        "rocketq bench send BenchTopic --batch 32 --in-flight 16 --count 1000000 --json",
     )
 )
 @calls_cluster
