@@ -102,13 +102,14 @@ def test_java_and_we_share_a_group(addr: str, mode: str, request: pytest.Fixture
 
 
 @pytest.mark.parametrize("mode", ["concurrent", "orderly"])
-def test_java_and_we_share_a_group_at_our_broker(mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_java_and_we_share_a_group_at_our_broker(version: str, mode: str, tmp_path: Path) -> None:
     try:
-        obtain("4.9.7")
+        obtain(version)
     except Unavailable as reason:
         pytest.skip(str(reason))
     with EmbeddedCluster(settings={"brokerName": "broker-a"}) as cluster:
-        share_a_group("4.9.7", cluster.name_server_addr, f"Ours-{mode}", mode, tmp_path)
+        share_a_group(version, cluster.name_server_addr, f"Ours-{mode}", mode, tmp_path)
 
 
 def share_a_group(version: str, addr: str, topic: str, mode: str, folder: Path) -> None:
