@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -80,7 +83,9 @@ class Process:
 class ReplicaProcesses:
     """Three replicas of one brokerName. Short leases, so that failovers take seconds."""
 
-    def __init__(self, folder: Path, *, flush: str = "ASYNC_FLUSH", mode: str = "available", count: int = 3) -> None:
+    def __init__(
+        self, folder: Path, *, flush: str = "ASYNC_FLUSH", mode: str = "available", count: int = 3, **more: str
+    ) -> None:
         self.folder = folder
         self.etcd = LocalEtcd(folder / "etcd")
         (self.name_port,) = free_ports(1)
@@ -104,6 +109,7 @@ class ReplicaProcesses:
                 "mappedFileSizeCommitLog": str(8 << 20),
                 "maxMessageSize": str(1 << 20),
                 "defaultTopicQueueNums": "4",
+                **more,
             }
             flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
             arguments = [
@@ -143,8 +149,14 @@ class ReplicaProcesses:
 
 
 def _three_ports() -> int:
-    """A port whose neighbours are free too: a broker takes port - 2 and port + 1 as well."""
+    """A port whose neighbours are free too (a broker takes port - 2 and port + 1 as well), below those that the system
+    gives to connections, so that it stays free while its broker is away."""
     while True:
-        (port,) = free_ports(1)
-        if 1_030 < port < 65_000:
-            return port
+        port = random.randrange(10_000, 30_000)
+        with contextlib.ExitStack() as stack:
+            try:
+                for step in (-2, 0, 1):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port + step))
+            except OSError:
+                continue
+        return port

@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import pytest
 
 from rocketq.client import AsyncProducer, Message, SendStatus
 from rocketq.errors import RocketQError
+from rocketq.model import NewMessage
 from rocketq.protocol.messages import decode_records
 from rocketq.replication.control import ControlError, Group, GroupView
 from rocketq.replication.control_etcd import EtcdControl
@@ -120,12 +122,21 @@ async def stop(process: Process, watcher: Watcher, epoch: int) -> None:
     await asyncio.to_thread(process.start)
 
 
-FAULTS: dict[str, Callable[..., object]] = {"kill": kill, "pause": pause, "stop": stop}
+async def switch(process: Process, watcher: Watcher, epoch: int) -> None:
+    """As an operator does it."""
+    command = [str(Path(sys.executable).with_name("rocketq")), "ha", "switch", "--control", watcher.cluster.etcd.url]
+    done = await asyncio.create_subprocess_exec(*command, "--broker", NAME)
+    assert await done.wait() == 0, watcher.cluster.logs
+    _, now = await watcher.master(epoch)
+    assert now is not process
+
+
+FAULTS: dict[str, Callable[..., object]] = {"kill": kill, "pause": pause, "stop": stop, "switch": switch}
 
 
 @pytest.mark.parametrize(
     ("flush", "mode", "faults"),
-    [("ASYNC_FLUSH", "available", "kill"), ("SYNC_FLUSH", "strict", "kill pause stop")],
+    [("ASYNC_FLUSH", "available", "kill"), ("SYNC_FLUSH", "strict", "switch kill pause stop")],
     ids=["async-kills", "sync-strict-mixed"],
 )
 def test_no_answered_message_is_lost_by_failovers(tmp_path: Path, flush: str, mode: str, faults: str) -> None:
@@ -204,3 +215,36 @@ def _records(log: bytes) -> list[object]:
             records += decode_records(log[at : at + size])
         at += size
     return records
+
+
+def test_a_store_that_has_nothing_in_common_is_put_aside_when_that_is_wanted(tmp_path: Path) -> None:
+    """Goal: haAutoResync: what was a broker of its own before keeps its files beside and copies the master's."""
+    foreign = tmp_path / "data2"
+    config = StoreConfig(root=foreign, segment_bytes=8 << 20, message_bytes_max=1 << 20)
+    with Store.open(config, services=False) as store:
+        for number in range(10):
+            store.append(NewMessage(topic="Old", queue_id=0, body=b"old %d" % number))
+    cluster = ReplicaProcesses(tmp_path, haAutoResync="true")
+    last = cluster.brokers.pop()
+    answers = Answers()
+
+    async def work() -> None:
+        watcher, done = Watcher(cluster), asyncio.Event()
+        cluster.brokers.append(last)
+        await watcher.master(members=2)
+        sender = asyncio.create_task(send_on(cluster.name_server, 0, answers, done))
+        await _grow(answers, 50, cluster)
+        await asyncio.to_thread(last.start)
+        await watcher.master(members=3)
+        await _grow(answers, len(answers.acked) + 20, cluster)
+        done.set()
+        await sender
+        await watcher.control.close()
+
+    with cluster:
+        asyncio.run(work())
+        for broker in cluster.brokers:
+            broker.stop()
+    check(tmp_path, answers)
+    (aside,) = foreign.glob("put-aside-*")
+    assert (aside / "commitlog").is_dir()

@@ -45,6 +45,7 @@ from rocketq.protocol.bodies.queues import DataVersion, KeyValues
 from rocketq.protocol.names import AUTO_CREATE_TOPIC
 from rocketq.remoting import Connection, Dispatcher, Guard, Limits, Server, TlsConfig
 from rocketq.remoting.address import join_addr
+from rocketq.replication.replica_files import put_aside
 from rocketq.runtime.clock import Clock, SystemClock
 from rocketq.store import StateFiles, Store, StoreConfig
 
@@ -186,12 +187,21 @@ class Broker:
 
     def end_mastership(self) -> None:
         """A master no more: everything it did by itself is begun anew as a slave's, from what is on disk."""
-        if self._restarting is None or self._restarting.done():
-            self._restarting = asyncio.get_running_loop().create_task(self._start_again())
+        self._restart(anew=False)
 
-    async def _start_again(self) -> None:
+    def begin_anew(self) -> None:
+        """The store cannot be used: it is put aside, and this replica starts empty."""
+        self._restart(anew=True)
+
+    def _restart(self, *, anew: bool) -> None:
+        if self._restarting is None or self._restarting.done():
+            self._restarting = asyncio.get_running_loop().create_task(self._start_again(anew=anew))
+
+    async def _start_again(self, *, anew: bool) -> None:
         await self._close(self.parts, 0)
         self.feeds.clear()
+        if anew:
+            await asyncio.to_thread(put_aside, self._store_config, self._clock.now_ms())
         while True:
             try:
                 await self.start()

@@ -134,6 +134,7 @@ class BrokerConfig:
     all_ack: bool = option("allAck", True)
     ha_catch_up_ms: int = option("haMaxTimeSlaveNotCatchup", 15_000)
     ha_gone_ms: int = option("haSlaveGoneTimeout", 3_000)
+    auto_resync: bool = option("haAutoResync", False)
     slave_timeout_ms: int = option("slaveTimeout", 3_000)
     slave_table_interval_ms: int = option("slaveTableSyncInterval", 10_000)
     slave_offset_check: bool = option("offsetCheckInSlave", False)

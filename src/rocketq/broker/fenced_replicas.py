@@ -57,6 +57,8 @@ class RoleOwner(Protocol):
 
     def end_mastership(self) -> None: ...
 
+    def begin_anew(self) -> None: ...
+
 
 def agent_settings(config: BrokerConfig, flush_type: FlushType) -> AgentSettings:
     return AgentSettings(
@@ -220,6 +222,26 @@ class FencedReplication:
         ]
         if missing:
             self._ports.topics.put(*missing, now_ms=self._clock.now_ms())
+
+    async def unrelated(self, reason: str) -> None:
+        """This log cannot be joined to the master's. What nobody counts on may be put aside and copied anew."""
+        await self.serving.wait()
+        agent = self.replica.agent
+        state = agent.view.state
+        in_sync = state is None or agent.broker_id in state.value.in_sync
+        if self._settings.config.auto_resync and not in_sync:
+            log.warning("replica %d puts its store aside and copies the master's: %s", agent.broker_id, reason)
+            self._owner.begin_anew()
+        else:
+            log.error(
+                "replica %d cannot follow: %s. Empty its data directory (or set haAutoResync=true) to copy all anew",
+                agent.broker_id,
+                reason,
+            )
+
+    def may_lock(self) -> bool:
+        agent = self.replica.agent
+        return agent.role is Role.LEADING and agent.has_lease(self._clock.monotonic_ms())
 
     # as a guard, with haLeaseMode=strict
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "broker": ("rocketq.cli.commands.broker", "broker"),
     "cluster": ("rocketq.cli.commands.cluster", "cluster"),
     "group": ("rocketq.cli.commands.group", "group"),
+    "ha": ("rocketq.cli.commands.ha", "ha"),
     "message": ("rocketq.cli.commands.message", "message"),
     "namesrv": ("rocketq.cli.commands.namesrv", "namesrv"),
     "offset": ("rocketq.cli.commands.offset", "offset"),

@@ -112,5 +112,12 @@ class StepDown(Action):
 
 
 @dataclass(frozen=True, slots=True)
+class Unrelated(Action):
+    """This replica's log has nothing to go on from at the master's."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped(Action):
     """Nothing is left to do for a replica that was asked to stop."""

@@ -53,6 +53,8 @@ class AgentSettings:
     answer_ms_max: int = 3_000
     """An answer that has not come by now will not."""
     retire_ms_max: int = 5_000
+    report_ms: int = 5_000
+    """How often each replica tells how long its log is; for operators, and for elections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Agent:
         self._commit_count = 0
         self._vacant_ms: int | None = None
         self._led_epoch = 0
+        self._reported_ms: int | None = None
+        self._switched_to = 0  # the revision of the last wish for a switch that was heard
         self._retiring_ms: int | None = None
         self._preferred_id = 0
         self._stopping = False
@@ -176,11 +180,12 @@ class Agent:
             return []
         if self.role is Role.JOINING:
             return self._join(now_ms)
+        actions: list[Action] = []
         if self.role is Role.FOLLOWING:
-            return self._campaign(now_ms)
-        if self.role is Role.LEADING:
-            return self._retire(now_ms) if self._retiring_ms is not None else self._maintain(now_ms)
-        return []
+            actions = self._campaign(now_ms)
+        elif self.role is Role.LEADING:
+            actions = self._retire(now_ms) if self._retiring_ms is not None else self._maintain(now_ms)
+        return actions or self._report_if_due(now_ms)
 
     # Joining
 
@@ -235,8 +240,15 @@ class Agent:
             return []
         return self._send(Purpose.ELECT, change, now_ms)
 
+    def _report_if_due(self, now_ms: int) -> list[Action]:
+        recently = self._reported_ms is not None and now_ms - self._reported_ms < self.settings.report_ms
+        if self.lease is None or recently or self.role not in (Role.FOLLOWING, Role.LEADING):
+            return []
+        return self._report(now_ms)
+
     def _report(self, now_ms: int) -> list[Action]:
         assert self.lease is not None
+        self._reported_ms = now_ms
         report = AliveReport(self.settings.ha_addr, self._ends.written, self._ends.last_epoch)
         return self._send(Purpose.REPORT, control.report_alive(self.broker_id, report, self.lease.id), now_ms)
 
@@ -340,6 +352,17 @@ class Agent:
         self._retiring_ms, self._preferred_id = now_ms, preferred_id or self._longest_of(others)
         return [StopAccepting()]
 
+    def _hear_wish(self, view: GroupView, now_ms: int) -> list[Action]:
+        """An operator's wish for a switch, once; one that cannot be granted any more is left."""
+        wish = view.switch_to
+        if wish is None or wish.revision <= self._switched_to or self.role is not Role.LEADING:
+            return []
+        self._switched_to = wish.revision
+        try:
+            return self.on_switch(wish.value, now_ms)
+        except Refused:
+            return []
+
     def _longest_of(self, members: frozenset[int]) -> int:
         assert self.term is not None
         followers = self.term.followers
@@ -404,7 +427,7 @@ class Agent:
         if self.role is Role.JOINING:
             return actions + self._find_own_id(view) + self._decide(now_ms)
         if self.role in (Role.LEADING, Role.PROMOTING):
-            actions += self._check_mastership(view, now_ms)
+            actions += self._check_mastership(view, now_ms) or self._hear_wish(view, now_ms)
         elif self.role is Role.FOLLOWING:
             actions += self._promote(view.epoch) if self._is_elected(view) else self._follow()
         return actions + self._decide(now_ms)
@@ -464,6 +487,8 @@ class Agent:
         if sent is None or sent.number != number:
             return []
         self._commit = None
+        if sent.purpose is Purpose.REPORT:
+            return []
         if sent.purpose is Purpose.RETIRE and revision is not None:
             return self._retired(now_ms)
         return self._read_first(now_ms)

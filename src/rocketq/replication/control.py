@@ -104,6 +104,8 @@ class GroupView:
     state: Versioned[GroupState] | None = None
     master: Versioned[MasterKey] | None = None
     last_id: Versioned[int] | None = None
+    switch_to: Versioned[int] | None = None
+    """An operator asks the master to hand over to this replica."""
     replicas: Mapping[int, Versioned[Replica]] = field(default_factory=dict)
     alive: Mapping[int, Versioned[AliveReport]] = field(default_factory=dict)
 
@@ -162,6 +164,7 @@ def view_of(entries: Mapping[str, Entry], revision: int) -> GroupView:
     state: Versioned[GroupState] | None = None
     master: Versioned[MasterKey] | None = None
     last_id: Versioned[int] | None = None
+    switch_to: Versioned[int] | None = None
     for key, entry in entries.items():
         kind, _, number = key.partition("/")
         if key == "state":
@@ -170,11 +173,13 @@ def view_of(entries: Mapping[str, Entry], revision: int) -> GroupView:
             master = _versioned(_decode(MasterKey, entry.value), entry)
         elif key == "last_id":
             last_id = _versioned(int(entry.value), entry)
+        elif key == "switch":
+            switch_to = _versioned(int(entry.value), entry)
         elif kind == "replica" and number.isdigit():
             replicas[int(number)] = _versioned(_decode(Replica, entry.value), entry)
         elif kind == "alive" and number.isdigit():
             alive[int(number)] = _versioned(_decode(AliveReport, entry.value), entry)
-    return GroupView(revision, state, master, last_id, replicas, alive)
+    return GroupView(revision, state, master, last_id, switch_to, replicas, alive)
 
 
 def _versioned(value: Value, entry: Entry) -> Versioned[Value]:
@@ -273,6 +278,15 @@ def clean(view: GroupView, broker_id: int) -> Transaction:
         compares=(("state", _revision(view.state)), (f"replica/{broker_id}", view.replicas[broker_id].revision)),
         deletes=(f"replica/{broker_id}", f"alive/{broker_id}"),
     )
+
+
+def ask_switch(view: GroupView, broker_id: int, lease_id: int) -> Transaction:
+    """Ask the master of this view to hand over; the wish goes with a lease of the one who asks."""
+    if view.state is None or view.master is None:
+        raise Refused("there is no master")
+    if broker_id not in view.state.value.in_sync or broker_id == view.master.value.broker_id:
+        raise Refused(f"replica {broker_id} is not an in-sync slave: {sorted(view.state.value.in_sync)} are in sync")
+    return Transaction(_held(view), (Put("switch", str(broker_id).encode(), lease_id),))
 
 
 def report_alive(broker_id: int, report: AliveReport, lease_id: int) -> Transaction:

@@ -38,6 +38,8 @@ class RoleListener(Protocol):
 
     async def step_down(self, reason: str) -> None: ...
 
+    async def unrelated(self, reason: str) -> None: ...
+
 
 class FencedReplica:
     """Belongs to one event loop. `gate` opens for answers; the store's confirm offset is what readers see."""
@@ -200,6 +202,8 @@ class FencedReplica:
                 await self._roles.lead(epoch)
             case act.StepDown(reason):
                 await self._roles.step_down(reason)
+            case act.Unrelated(reason):
+                await self._roles.unrelated(reason)
 
     async def _promote(self, epoch: int) -> None:
         if self.agent.role is not Role.PROMOTING:
@@ -309,6 +313,8 @@ class FencedReplica:
             self.replica.store.confirm(offset)
 
     def left(self, leave: Leave) -> None:
+        if leave.unrelated and self.unrelated != leave.reason:
+            self._role_changes.put_nowait(act.Unrelated(leave.reason))
         self.unrelated = leave.reason if leave.unrelated else None
         if leave.reread:
             self._put(self.agent.on_changed(self._now_ms()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
+from typing import Final
 
 from rocketq.errors import DamagedStateError, ProtocolError
 from rocketq.replication import epochs as epoch_list
@@ -13,7 +14,11 @@ from rocketq.replication.agent import LogEnds
 from rocketq.replication.epochs import EpochList, decode_epochs, encode_epochs
 from rocketq.replication.ha_state import HaState, decode_ha_state, encode_ha_state
 from rocketq.replication.rejoin import LogShape
-from rocketq.store import Store
+from rocketq.store import Store, StoreConfig
+from rocketq.store.disk import Disk
+
+_ASIDE: Final = "put-aside-"
+_STAYS: Final = frozenset({"config", "lock", ha_state.FILE_NAME})
 
 
 class StoreReplica:
@@ -128,6 +133,20 @@ class StoreReplica:
         for base in (last - self.store.config.segment_bytes, last):
             if base in log.files:
                 self.store.disk.sync(log.files.path_of(base))
+
+
+def put_aside(config: StoreConfig, now_ms: int) -> Path:
+    """Move a closed store into a folder beside; who this replica is, and the broker's tables, stay."""
+    aside = config.root / f"{_ASIDE}{now_ms}"
+    aside.mkdir()
+    if config.log_dir.parent != config.root and config.log_dir.exists():
+        os.replace(config.log_dir, config.log_dir.with_name(f"{config.log_dir.name}-{aside.name}"))
+    for child in sorted(config.root.iterdir()):
+        if child.name not in _STAYS and not child.name.startswith(_ASIDE):
+            os.replace(child, aside / child.name)
+    Disk().sync_directory(aside)
+    Disk().sync_directory(config.root)
+    return aside
 
 
 def _damaged(path: Path, error: Exception) -> DamagedStateError:

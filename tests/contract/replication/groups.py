@@ -38,6 +38,9 @@ class Roles:
     async def step_down(self, reason: str) -> None:
         self.told.append("step down")
 
+    async def unrelated(self, reason: str) -> None:
+        self.told.append("unrelated")
+
 
 class Member:
     """One replica that can be started, killed (nothing is said to anybody) and started again."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocketq.broker.queue_locks import QueueLocks
 from rocketq.protocol.bodies.locks import LockAnswer, LockRequest
-from rocketq.protocol.codes import RequestCode
-from rocketq.remoting import Handlers, Reply, Request
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
 
 
@@ -15,6 +16,8 @@ from rocketq.runtime.clock import Clock
 class LockPorts:
     locks: QueueLocks
     clock: Clock
+    may_lock: Callable[[], bool] = lambda: True
+    """Not while another broker might lock the same queues."""
 
 
 handlers: Handlers[LockPorts] = Handlers()
@@ -22,6 +25,8 @@ handlers: Handlers[LockPorts] = Handlers()
 
 @handlers.on(RequestCode.LOCK_BATCH_MQ)
 def lock(request: Request[None], ports: LockPorts) -> Reply:
+    if not ports.may_lock():
+        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "only a master with a valid lease locks queues")
     wish = LockRequest.decode(request.body)
     granted = ports.locks.lock(wish.group, wish.client_id, wish.queues, ports.clock.monotonic_ms())
     return Reply(body=LockAnswer(queues=granted))

@@ -30,6 +30,7 @@ from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.nameserver import NameServer, NameServerConfig
+from rocketq.testing.etcd import LocalEtcd
 
 DATA_DIR = Path.home() / ".rocketq"
 BROKER_NAME = "broker-0"
@@ -38,6 +39,8 @@ PORT_STEP = 10
 _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 10
 _LOOK_SECONDS = 0.02
+_AGAIN_SECONDS = 3
+_REPLICAS_MAX = 9
 
 log = logging.getLogger(__name__)
 
@@ -182,9 +185,52 @@ class Fleet:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+class ReplicaFleet(Fleet):
+    """The brokers are replicas of one: when one of them dies the others go on, and it is started again."""
+
+    def __init__(self, name_server: NameServer, brokers: list[BrokerProcess], etcd: LocalEtcd) -> None:
+        super().__init__(name_server, brokers)
+        self._etcd = etcd
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._etcd.start)
+        try:
+            await super().start()
+        except BaseException:
+            await asyncio.to_thread(self._etcd.stop)
+            raise
+
+    async def stop(self) -> None:
+        await super().stop()
+        await asyncio.to_thread(self._etcd.stop)
+
+    def addresses(self) -> dict[str, str]:
+        found = {"namesrv": self._name_server.addr, "etcd": self._etcd.endpoints[0]}
+        for number, broker in enumerate(self._brokers):
+            found |= {f"{name}/{number}": addr for name, addr in broker.addresses.items()}
+        return found
+
+    def pids(self) -> dict[str, int]:
+        found = {"namesrv": os.getpid()}
+        for number, broker in enumerate(self._brokers):
+            found |= {f"{name}/{number}": broker.pid for name in broker.addresses}
+        return found
+
+    async def _stop_when_one_dies(self) -> None:
+        await asyncio.gather(*(self._start_again(broker) for broker in self._brokers))
+
+    async def _start_again(self, broker: BrokerProcess) -> None:
+        while True:
+            code = await broker.wait()
+            log.warning("a replica's process ended with %d; it is started again in %d s", code, _AGAIN_SECONDS)
+            await asyncio.sleep(_AGAIN_SECONDS)
+            await broker.start()
+
+
 @click.command(
     epilog=example(
         "rocketq up",
+        "rocketq up --replicas 3",
         "rocketq up --brokers 2 --data-dir /var/lib/rocketq --log-file /var/log/rocketq.log",
         "rocketq up --set enablePropertyFilter=true --set mappedFileSizeCommitLog=67108864",
     )
@@ -196,6 +242,7 @@ class Fleet:
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A broker.conf.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of broker.conf; may be repeated.")
 @click.option("--brokers", metavar="N|auto", help="So many brokers, each a process; auto is one per core.")
+@click.option("--replicas", type=click.IntRange(2, _REPLICAS_MAX), help="One broker as so many replicas, with an etcd.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when all serve.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
@@ -207,6 +254,7 @@ def up(
     config_file: Path | None,
     changes: tuple[str, ...],
     brokers: str | None,
+    replicas: int | None,
     ready_file: Path | None,
     log_file: Path | None,
     log_level: str,
@@ -214,7 +262,9 @@ def up(
     """Run a NameServer and a broker until Ctrl-C or SIGTERM; messages are kept in the data directory."""
     try:
         set_up_logs(log_level, log_file)
-        if brokers is None:
+        if brokers is not None and replicas is not None:
+            raise ConfigError("--brokers are several brokers, --replicas several copies of one: say one of them")
+        if brokers is None and replicas is None:
             flags = parse_changes(changes) | only_given(bindAddress=host, listenPort=broker_port)
             settings = gather_settings(config_file, data_dir / BROKER_NAME, flags, brokerName=BROKER_NAME)
             warn_of_unknown(settings)
@@ -227,8 +277,15 @@ def up(
         options += [part for change in changes for part in ("--set", change)]
         options += ["-c", str(config_file)] if config_file is not None else []
         _check_settings(config_file, data_dir, changes)
-        processes = _processes(_count(brokers), data_dir, host, port, log_file, options)
-        fleet = Fleet(_name_server(data_dir, host, namesrv_port), processes)
+        names = _name_server(data_dir, host, namesrv_port)
+        if replicas is not None:
+            etcd = LocalEtcd(data_dir / "etcd")
+            processes = _processes(replicas, data_dir, host, port, log_file, _replica_options(replicas, etcd) + options)
+            fleet: Fleet = ReplicaFleet(names, processes, etcd)
+        else:
+            assert brokers is not None
+            processes = _processes(_count(brokers), data_dir, host, port, log_file, options)
+            fleet = Fleet(names, processes)
         serve(fleet, ready_file)
         sys.exit(FAILED if fleet.failed else 0)
     except RocketQError as error:
@@ -249,6 +306,16 @@ def _name_server(data_dir: Path, host: str, port: int) -> NameServer:
     return NameServer(NameServerConfig(host=host, port=port, kv_path=kv_path, config_path=config_path))
 
 
+def _replica_options(count: int, etcd: LocalEtcd) -> list[str]:
+    """What makes brokers replicas of each other; --set may say otherwise."""
+    settings = {
+        "haProtocol": "fenced",
+        "haControlStore": etcd.url,
+        "minInSyncReplicas": "2" if count > 2 else "1",
+    }
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+
 def _count(brokers: str) -> int:
     if brokers == "auto":
         return os.cpu_count() or 1
@@ -260,12 +327,20 @@ def _count(brokers: str) -> int:
 def _processes(
     count: int, data_dir: Path, host: str, first_port: int, log_file: Path | None, options: list[str]
 ) -> list[BrokerProcess]:
-    """Ports are ten apart, names and directories numbered."""
+    """Ports are ten apart, names and directories numbered; replicas have one name."""
     processes = []
+    are_replicas = "haProtocol=fenced" in options
     for number in range(count):
-        name = f"broker-{number}"
+        name = f"{BROKER_NAME}-replica-{number}" if are_replicas else f"broker-{number}"
         port = first_port + PORT_STEP * number if first_port else pick_port(host)
-        own = ["--set", f"brokerName={name}", "--port", str(port), "--data-dir", str(data_dir / name)]
+        own = [
+            "--set",
+            f"brokerName={BROKER_NAME if are_replicas else name}",
+            "--port",
+            str(port),
+            "--data-dir",
+            str(data_dir / name),
+        ]
         if log_file is not None:
             own += ["--log-file", str(log_file.with_name(f"{log_file.stem}-{name}{log_file.suffix}"))]
         processes.append(BrokerProcess([*options, *own], data_dir / f"{name}.ready.json"))
