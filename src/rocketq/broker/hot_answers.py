@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
@@ -26,7 +26,7 @@ _SLAVE_CODES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HeldAnswer(Generic[Link]):
     """Bytes for a peer, good once the log is safe up to `log_end`."""
 
@@ -141,8 +141,9 @@ class AnswerGate:
 
     def _look(self) -> None:
         self._notified = False
-        self._asked = {gate: log_end for gate, log_end in self._asked.items() if gate.position < log_end}
-        _send([*self._held.reached(self._store.acknowledged_to), *self._for_disk.reached(self._store.visible_to)])
+        _send(self._held.reached(self._store.acknowledged_to))
+        if self._for_disk:
+            _send(self._for_disk.reached(self._store.visible_to))
         if self._lost:
             self._lost = False
             self._asked.clear()
@@ -158,27 +159,25 @@ class AnswerGate:
                 self._emptied = None
             return
         store = self._store
-        for held, safe_to, gates in (
-            (self._held, store.acknowledged_to, (store.gate, store.replica_gate)),
-            (self._for_disk, store.visible_to, (store.gate,)),
-        ):
-            if held and safe_to >= held.first.log_end:
-                self.notify()
-            elif held:
-                self._ask_gates(held.first.log_end, gates)
+        if self._held:
+            self._ask_gates(self._held.first.log_end, store.acknowledged_to, (store.gate, store.replica_gate))
+        if self._for_disk:
+            self._ask_gates(self._for_disk.first.log_end, store.visible_to, (store.gate,))
         if self._timer is None:
             deadline_ms = min(held.first.deadline_ms for held in (self._held, self._for_disk) if held)
             wait_ms = max(0, deadline_ms - self._clock.monotonic_ms())
             self._timer = self._loop.call_later(wait_ms / 1000, self._on_timer)
 
-    def _ask_gates(self, log_end: int, gates: Iterable[FlushGate | None]) -> None:
+    def _ask_gates(self, log_end: int, safe_to: int, gates: Iterable[FlushGate | None]) -> None:
         """Each once for the same position: it calls back when it gets there. What the disk has is of no interest to
         those who do not wait for it."""
-        durable_to = self._store.durable_to
+        if safe_to >= log_end:
+            self.notify()
+            return
         for gate in gates:
-            if gate is None or (gate is self._store.gate and durable_to >= log_end):
+            if gate is None or (gate is self._store.gate and self._store.durable_to >= log_end):
                 continue
-            if gate.position < log_end and self._asked.get(gate, -1) < log_end:
+            if gate.position < log_end and self._asked.get(gate) != log_end:
                 self._asked[gate] = log_end
                 gate.hold(log_end, self.notify)
 
@@ -204,8 +203,11 @@ class AnswerGate:
         _send([*failed, *for_disk])
 
 
-def _send(answers: Iterable[HeldAnswer[Connection]]) -> None:
+def _send(answers: Sequence[HeldAnswer[Connection]]) -> None:
     """One write for each peer; a closed connection takes none."""
+    if len(answers) == 1:
+        answers[0].link.write(answers[0].data)
+        return
     by_peer: dict[Connection, list[bytes]] = {}
     for answer in answers:
         by_peer.setdefault(answer.link, []).append(answer.data)
