@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -88,14 +85,11 @@ class ReplicaProcesses:
     ) -> None:
         self.folder = folder
         self.etcd = LocalEtcd(folder / "etcd")
-        (self.name_port,) = free_ports(1)
+        self.name_port, *self.ports = free_ports(count + 1)
         self.name_server = f"127.0.0.1:{self.name_port}"
         self.names = Process(folder, "namesrv", "namesrv", "--port", str(self.name_port))
         self.brokers: list[Process] = []
-        self.ports: list[int] = []
-        for number in range(count):
-            port = _three_ports()
-            self.ports.append(port)
+        for number, port in enumerate(self.ports):
             settings = {
                 "brokerName": NAME,
                 "haProtocol": "fenced",
@@ -146,17 +140,3 @@ class ReplicaProcesses:
     @property
     def logs(self) -> str:
         return "\n".join(f"--- {broker.name}\n{broker.tail}" for broker in self.brokers)
-
-
-def _three_ports() -> int:
-    """A port whose neighbours are free too (a broker takes port - 2 and port + 1 as well), below those that the system
-    gives to connections, so that it stays free while its broker is away."""
-    while True:
-        port = random.randrange(10_000, 30_000)
-        with contextlib.ExitStack() as stack:
-            try:
-                for step in (-2, 0, 1):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port + step))
-            except OSError:
-                continue
-        return port

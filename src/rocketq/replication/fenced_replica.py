@@ -72,6 +72,7 @@ class FencedReplica:
         self._holding = self._woken = False
         self._confirmed = replica.log_start
         self.stopped = asyncio.Event()
+        self.failed = False
         self.gate = self._new_gate()
         self.unrelated: str | None = None
         """Why this replica's log cannot be joined to the master's, if so."""
@@ -85,6 +86,7 @@ class FencedReplica:
         store.confirm(self._confirmed)  # nothing is known to be confirmed yet
         await self.listener.start(host, port)
         store.add_append_listener(self._grown)
+        store.retention.keep_from = self._needed_from
         self._spawn(self._work(self._queue))
         self._spawn(self._work(self._role_changes))  # a broker may take its time; leases must not wait for it
         self._spawn(self._ticking())
@@ -129,10 +131,13 @@ class FencedReplica:
         )
 
     async def _ticking(self) -> None:
-        while True:
+        while not self.failed:
             try:
                 self._put(self.agent.on_tick(self._now_ms()))
                 self.listener.tick()
+                self.replica.forget_deleted()
+                if self.replica.store.health.broken is not None:
+                    self._fail(self.replica.store.health.broken)
             except Exception:  # the replica outlives a turn that failed
                 log.exception("a turn of the replica failed")
             await asyncio.sleep(TICK_MS / 1000)
@@ -146,17 +151,46 @@ class FencedReplica:
             except ControlError:
                 await asyncio.sleep(0.5)  # reads go on by themselves
 
+    def _needed_from(self) -> int | None:
+        """Nothing is deleted that a member of the in-sync set has not copied yet. Asked by another thread."""
+        term = self.agent.term
+        if term is None:
+            return None
+        followers = [follower.written for member, follower in list(term.followers.items()) if member in term.in_sync]
+        return min(followers, default=None)
+
     # what the agent wants
 
     def _put(self, actions: list[act.Action]) -> None:
         """Actions are done in order, one after the other, by one task. What must be true at once is made so here."""
         for action in actions:
+            if self.failed:
+                return
             if isinstance(action, act.Persist):
-                self.replica.see(action.broker_id, action.epoch)
+                self._persist(action)
             elif isinstance(action, act.StepDown):
                 self._stop_leading(action.reason)
             self._queue.put_nowait(action)
         self.settle()
+
+    def _persist(self, action: act.Persist) -> None:
+        """What cannot be kept must not be acted on."""
+        try:
+            self.replica.see(action.broker_id, action.epoch)
+        except OSError as error:
+            self._fail(f"its state cannot be kept: {error}")
+
+    def _fail(self, reason: str) -> None:
+        """This replica's disk is not to be trusted: it says nothing more, its lease runs out, others take over."""
+        if self.failed:
+            return
+        self.failed = True
+        log.critical(
+            "replica %d takes no part any more, restart it when that is mended: %s", self.agent.broker_id, reason
+        )
+        self.replica.store.health.follows = f"this replica takes no part any more: {reason}"
+        self._stop_leading(reason)
+        self._spawn(self.follower.stop())
 
     async def _work(self, queue: asyncio.Queue[act.Action]) -> None:
         while True:
@@ -210,7 +244,8 @@ class FencedReplica:
             return
         try:
             await asyncio.to_thread(lambda: list(promote(self.replica, epoch)))
-        except (RocketQError, OSError) as error:
+        except Exception as error:  # whatever it is, another replica must get its chance
+            log.exception("replica %d could not be promoted", self.agent.broker_id)
             self._put(self.agent.on_promotion_failed(str(error), self._now_ms()))
             return
         actions = self.agent.on_promoted(epoch, self.replica.ends, self._now_ms())
@@ -322,6 +357,8 @@ class FencedReplica:
     def settle(self) -> None:
         """Readers, senders and writers are told what the agent allows now."""
         now_ms, store = self._now_ms(), self.replica.store
+        if self.failed:
+            return
         store.health.follows = self.agent.may_write(now_ms)
         confirm = self.agent.confirm_offset
         if confirm is not None and confirm > self._confirmed:

@@ -109,6 +109,12 @@ class StoreReplica:
         epochs.add(number, start)
         self.save_epochs(epochs)
 
+    def forget_deleted(self) -> None:
+        """Epochs whose last byte was deleted."""
+        epochs = self._epochs.copy()
+        if epochs.forget_before(self.store.log_start):
+            self.save_epochs(epochs)
+
     def start_at(self, offset: int) -> None:
         """An empty log begins as a copy of the master's."""
         if offset != self.store.log_end:

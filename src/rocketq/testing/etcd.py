@@ -16,11 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from rocketq.broker.free_port import pick_port
 from rocketq.errors import RocketQError
 
 PACKAGE: Final = "etcd-server"
 _READY_S: Final = 30.0
 _STOP_S: Final = 10.0
+_APART: Final = 3
 
 
 class EtcdError(RocketQError):
@@ -33,14 +35,13 @@ def find_etcd() -> str | None:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """So many that no connection takes meanwhile, each with the neighbours a broker uses."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        port = pick_port("127.0.0.1")
+        if all(abs(port - other) > _APART for other in ports):
+            ports.add(port)
+    return list(ports)
 
 
 @dataclass

@@ -45,11 +45,11 @@ class Roles:
 class Member:
     """One replica that can be started, killed (nothing is said to anybody) and started again."""
 
-    def __init__(self, group: LocalGroup, number: int, root: Path) -> None:
+    def __init__(self, group: LocalGroup, number: int, root: Path, port: int) -> None:
         self.group = group
         self.number = number
         self.root = root
-        (self.port,) = free_ports(1)
+        self.port = port
         self.roles = Roles()
         self.running: FencedReplica | None = None
 
@@ -123,7 +123,8 @@ class LocalGroup:
         )
         table = ControlTable()
         self.control = control or (lambda: MemoryControl(SystemClock(), table))
-        self.members = [Member(self, number, root / str(number)) for number in range(count)]
+        ports = free_ports(count)
+        self.members = [Member(self, number, root / str(number), ports[number]) for number in range(count)]
 
     async def __aenter__(self) -> LocalGroup:
         for member in self.members:

@@ -155,3 +155,48 @@ def test_restarts_of_all_at_once_lose_nothing(tmp_path: Path) -> None:
         assert bytes_of(group.members[0].store)[: len(told)] == told
 
     run(lambda: LocalGroup(tmp_path, flush_type=FlushType.SYNC_FLUSH, mode=LeaseMode.STRICT), work)
+
+
+@pytest.mark.parametrize("failure", ["log", "state"])
+def test_a_master_whose_disk_fails_gives_way(tmp_path: Path, failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: it stops at once and says nothing more; another one takes over with everything."""
+
+    async def work(group: LocalGroup) -> None:
+        broken = await group.leader()
+        end = broken.append(1)
+        assert await broken.is_answered(end)
+        if failure == "log":
+            broken.store.health.stop_writing("the log could not be flushed: a test")
+        else:
+            monkeypatch.setattr(broken.replica.replica, "save_state", _fail)
+            broken.replica.epoch_seen(99)
+        await until(lambda: broken.replica.failed, group.describe)
+        assert broken.store.refusal is not None
+        others = group.others(broken)
+        await until(lambda: any(member.leads for member in others), group.describe)
+        new = next(member for member in others if member.leads)
+        await until(lambda: new.store.refusal is None, group.describe)
+        assert await new.is_answered(new.append(2))
+        assert bytes_of(new.store)[:end] == bytes_of(broken.store)[:end]
+
+    run(lambda: LocalGroup(tmp_path), work)
+
+
+def _fail(*_: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_what_a_member_has_not_copied_is_not_deleted(tmp_path: Path) -> None:
+    """Goal: retention waits for those in sync, and goes on once they have it."""
+
+    async def work(group: LocalGroup) -> None:
+        leader = await group.leader()
+        ends = [leader.append(number) for number in range(1_200)]
+        assert await leader.is_answered(ends[-1])
+        assert leader.store.retention.keep_from() == leader.store.log_end
+        slowest = leader.replica.agent.term
+        assert slowest is not None
+        next(iter(slowest.followers.values())).written = 10
+        assert leader.store.retention.keep_from() == 10
+
+    run(lambda: LocalGroup(tmp_path), work)
