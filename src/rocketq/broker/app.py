@@ -321,7 +321,10 @@ class Broker:
 
     def _feed_of(self, parts: wiring.Parts, dispatcher: Dispatcher) -> HotFeed:
         routes = Routes(parts.settings, parts.topics, parts.groups, parts.consumers, parts.store)
-        feed = HotFeed(HotPorts(routes, parts.offsets, parts.positions, parts.figures, parts.clock), dispatcher)
+        ports = HotPorts(
+            routes, parts.offsets, parts.positions, parts.figures, parts.clock, waiting=lambda: len(parts.polling) > 0
+        )
+        feed = HotFeed(ports, dispatcher)
         self.feeds.append(feed)
         return feed
 
@@ -347,6 +350,8 @@ class Broker:
 
     def _tick(self) -> None:
         now_ms = self._clock.now_ms()
+        for feed in self.feeds:
+            feed.count()
         self.parts.figures.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal())
 
     def _disconnected(self, connection: Connection) -> None:

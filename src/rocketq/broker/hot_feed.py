@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,6 +59,8 @@ class HotPorts:
     positions: PullPositions
     figures: Figures
     clock: Clock
+    waiting: Callable[[], bool] = lambda: True
+    """Whether anybody wants to hear of new messages at once."""
 
 
 class HotFeed:
@@ -68,7 +70,7 @@ class HotFeed:
         self._ports = ports
         self._routes = ports.routes
         self._store = ports.routes.store
-        self._writer = self._store.writer
+        self._writer, self._flusher = self._store.writer, self._store.flusher
         self._log_files = self._store.log.files
         self._now_ms = ports.clock.now_ms
         self._dispatcher = dispatcher
@@ -84,7 +86,7 @@ class HotFeed:
         self._may_pull = self._may_send = False
         self._accept_sends_from_ms = 0
         self._loop = asyncio.get_running_loop()
-        self._settling = False
+        self._settling = self._stored = False
 
     @property
     def taken(self) -> int:
@@ -181,9 +183,10 @@ class HotFeed:
                 if sends.held_count:
                     held, held_count = sends.take_held()
                 if sends.taken > before:
+                    self._stored = True
                     writer.stored_by_kernel()
             log_end = sends.appender.end
-        if not self._settling:
+        if not self._settling and (self._pulls.served or (self._stored and self._is_awaited())):
             self._settling = True
             self._loop.call_soon(self._settle)
         if sends.missed or self._pulls.missed:
@@ -200,25 +203,35 @@ class HotFeed:
             state.take(b"")
             connection.finish(str(state.decoder.failure))
         state.decoding = state.decoder.pending_bytes > 0 or state.decoder.failure is not None
+        if commands:
+            self.count()
         return commands
 
     # What the kernel did
 
+    def _is_awaited(self) -> bool:
+        """Whether what is stored must be told at once. Who begins to wait later looks for itself, and the flusher tells
+        from time to time whatever was not told."""
+        return self._sends.durable or bool(self._flusher.append_listeners) or self._ports.waiting()
+
     def _settle(self) -> None:
         """Once in a turn of the loop, whatever many reads brought."""
         self._settling = False
-        frames = self._frames
-        stored = bool(frames.sends.grown)
-        if stored:
-            self._store.flusher.appended()
-        for route in frames.sends.grown:
+        if self._stored and self._is_awaited():
+            self._stored = False
+            self._flusher.appended()
+        for route in self._pulls.served:
+            self._settle_pulls(route)
+        self._pulls.served.clear()
+
+    def count(self) -> None:
+        """Have in the figures what was stored since the last time: before a handler may look at them, and every second.
+        With very many topics nearly every message is of another one."""
+        for route in self._sends.grown:
             self._ports.figures.stored(route.topic.decode(), route.count, route.size_bytes, 0, route.times)
             route.count = route.size_bytes = route.times = 0
             route.noted = False
-        frames.sends.grown.clear()
-        for route in frames.pulls.served:
-            self._settle_pulls(route)
-        frames.pulls.served.clear()
+        self._sends.grown.clear()
 
     def _settle_pulls(self, route: PullRoute) -> None:
         ports, wanted = self._ports, route.owner

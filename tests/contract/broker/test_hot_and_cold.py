@@ -129,6 +129,7 @@ class Twin:
 
     async def stop(self) -> Outcome:
         parts, outcome = self.broker.parts, Outcome()
+        self.broker.feeds[0].count()  # as before any handler that would look
         now = parts.figures.traffic.now
         outcome.tables = {
             "offsets": parts.offsets.snapshot().offsets,
