@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -19,10 +21,12 @@ from tests.contract.broker.kit import (
     JAVA_533,
     Peer,
     connected,
+    hold,
     letters,
     make_topic,
     over_loopback,
     pull,
+    records,
     send_fields,
 )
 
@@ -112,6 +116,41 @@ async def test_plain_sends_are_taken_by_the_kernel(rocketq_cluster: EmbeddedClus
         for given in LEFT_TO_HANDLERS:
             await ask(peer, topic, given, cold=False)
         assert feed.taken - before == 199
+
+
+@over_loopback
+async def test_who_begins_to_wait_hears_of_the_next_message(rocketq_cluster: EmbeddedCluster) -> None:
+    """Goal: messages that nobody waited for are not told of, and keep nobody from hearing of those that follow."""
+    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"HotFeed{next(_counter)}"
+    async with connected(rocketq_cluster.broker_addr, rocketq_cluster.broker_addr) as (peer, other):
+        await make_topic(peer, topic, queues=1)
+        for _ in range(5):
+            await ask(peer, topic, PLAIN[0], cold=False)
+        for offset in (5, 6, 7):
+            waiting = hold(other, topic, offset, suspendTimeoutMillis=60_000)
+            await other.ask(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": 0})  # it is held by now
+            before = feed.taken
+            await ask(peer, topic, PLAIN[0], cold=False)
+            assert feed.taken == before + 1
+            async with asyncio.timeout(30):
+                assert [record.queue_offset for record in records(await waiting)] == [offset]
+
+
+@over_loopback
+async def test_handlers_find_every_hot_send_counted(rocketq_cluster: EmbeddedCluster) -> None:
+    """Goal: whoever asks for figures gets those of the moment."""
+    topic = f"HotFeed{next(_counter)}"
+
+    async def total() -> int:
+        answer = await peer.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+        return int(json.loads(answer.body)["table"]["msgPutTotalTodayNow"])
+
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic, queues=1)
+        before = await total()
+        for _ in range(7):
+            await ask(peer, topic, PLAIN[0], cold=False)
+        assert await total() == before + 7
 
 
 @over_loopback
