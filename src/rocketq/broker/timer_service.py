@@ -51,6 +51,7 @@ class TimerService:
         self._has_run = False
         self._counts_file = StateFile(store.config.root / "config" / "timermetrics", TimerMetrics, Disk())
         self._counts = self._load_counts()
+        self._counts_saved = self.waiting_counts().data_version
 
     def start(self) -> None:
         self._has_run = True
@@ -77,7 +78,9 @@ class TimerService:
             if self._has_run and self._store.health.broken is None:
                 counts = self.waiting_counts()
                 await asyncio.to_thread(self._timers.save)
-                await asyncio.to_thread(self._counts_file.save, counts)
+                if counts.data_version != self._counts_saved:
+                    await asyncio.to_thread(self._counts_file.save, counts)
+                    self._counts_saved = counts.data_version
 
     async def _run(self) -> None:
         while True:
