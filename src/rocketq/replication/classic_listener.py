@@ -60,7 +60,6 @@ class ReplicaListener:
             reason = f"cannot listen for slaves here: {error.strerror or error}"
             raise UnreachableError(join_addr(host, port), reason) from None
         self.port = self._server.sockets[0].getsockname()[1]
-        self._store.add_append_listener(self.wake)
         self._tick()
 
     async def stop(self) -> None:
@@ -109,9 +108,17 @@ class ReplicaListener:
         if self.acks.on_report(link, acked_to):
             self.gate.release(acked_to)
 
+    def on_come(self, link: ReplicaConnection) -> None:
+        """Appends tell of themselves only while somebody listens."""
+        if not self.links:
+            self._store.add_append_listener(self.wake)
+        self.links.add(link)
+
     def on_gone(self, link: ReplicaConnection) -> None:
         self.links.discard(link)
         self.acks.on_gone(link)
+        if not self.links:
+            self._store.remove_append_listener(self.wake)
 
     def _tick(self) -> None:
         tick_ms = min(TICK_MS_MAX, max(1, self.rules.times.heartbeat_ms // 4))
@@ -139,7 +146,7 @@ class ReplicaConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         peer = self._transport.get_extra_info("peername") or ("", 0)
         self.addr = join_addr(str(peer[0]), int(peer[1]))
-        self._listener.links.add(self)
+        self._listener.on_come(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None

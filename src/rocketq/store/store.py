@@ -324,6 +324,10 @@ class Store(Lookups):
         """Called when the log may have grown, by the thread that made it grow and with no lock held: be quick."""
         self.flusher.append_listeners.append(listener)
 
+    def remove_append_listener(self, listener: Callable[[], None]) -> None:
+        """Nobody waits for it any more: appends need not tell."""
+        self.flusher.append_listeners.remove(listener)
+
     def add_listener(self, listener: QueueListener) -> None:
         """Called with (topic, queue id, new end offset) when a queue has new visible messages."""
         self.announcer.listeners.append(listener)

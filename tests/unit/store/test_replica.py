@@ -12,7 +12,7 @@ from rocketq.errors import StoreClosedError, StoreError
 from rocketq.protocol.messages import encode_record
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import AppendStatus, Store
-from rocketq.store.flush import FlushGate
+from rocketq.store.flush import ReplicaGate
 
 from .kit import NOW_MS, SEGMENT, bodies, fill, message, open_store, packed
 
@@ -403,10 +403,17 @@ def test_answers_may_wait_for_replicas_while_readers_do_not(tmp_path: Path) -> N
     """Goal: a classic master's messages are visible at once; only their answers need a replica's word."""
     store = open_store(tmp_path)
     told: list[int] = []
-    store.add_append_listener(lambda: told.append(store.log_end))
-    store.replica_gate = FlushGate(0)
+
+    def listener() -> None:
+        told.append(store.log_end)
+
+    store.add_append_listener(listener)
+    store.replica_gate = ReplicaGate(lambda log_end: True, lambda: 1_000)
     end = store.append(message(b"one")).end
     assert (store.visible_to, store.acknowledged_to, told) == (end, 0, [end])
     store.replica_gate.release(end)
     assert store.acknowledged_to == end
+    store.remove_append_listener(listener)
+    store.append(message(b"two"))
+    assert told == [end]
     store.close()
