@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from rocketq.store.disk import Disk
 from rocketq.store.queue_extensions import QueueExtensions
 from rocketq.store.segments import SegmentDirectory
 
-RESERVE_BYTES_MIN = PAGE_BYTES
+RESERVE_BYTES_MIN = 4 * PAGE_BYTES  # each step is a detour for one message, so they must not be too small
 RESERVE_BYTES_MAX = 256 << 10
 UNKNOWN = -1
 
@@ -122,6 +123,7 @@ class ConsumeQueue:
         units = self.file_at(self.tail.next_offset)
         if units is None:
             raise FileNotFoundError(f"queue {self!r} has no file for offset {self.tail.next_offset}")
+        _read_no_more_than_needed(units)
         self.tail.attach(units, room_end)
 
     def drop_idle_mappings(self) -> None:
@@ -399,3 +401,10 @@ class ConsumeQueue:
 
 def _unit_end(unit: tuple[int, int, int]) -> int:
     return unit[0] + (0 if unit[1] == FILLER_SIZE else unit[1])
+
+
+def _read_no_more_than_needed(units: MappedBuffer) -> None:
+    """Behind the end of a file that is being written there is nothing, and with very many queues the system would fill
+    its memory with that: a write to one page reads megabytes ahead where disks are set up so."""
+    if isinstance(pages := units.memory.obj, mmap.mmap):
+        pages.madvise(mmap.MADV_RANDOM)

@@ -69,6 +69,20 @@ def test_small_queues_do_not_reserve_whole_files(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="a mapping's advice is seen in Linux's /proc only")
+def test_a_file_that_is_written_is_not_read_ahead(tmp_path: Path) -> None:
+    """Goal: a few hundred units do not have a whole file of nothing in memory, nor do they after the next opening."""
+    for _ in range(2):
+        queue = filled(tmp_path, 300, file_bytes=6_000_000)
+        flags, mine = set[str](), False
+        for line in Path("/proc/self/smaps").read_text().splitlines():
+            mine = str(tmp_path) in line if "-" in line.split(" ")[0] else mine
+            if mine and line.startswith("VmFlags:"):
+                flags |= set(line.split()[1:])
+        assert "rr" in flags  # random reads: no pages around those that are asked for
+        queue.release()
+
+
 def test_room_is_reserved_in_growing_steps(tmp_path: Path) -> None:
     """Goal: few calls for a busy queue, little waste for a quiet one, never less than what was asked for."""
     disk = StagedDisk()
