@@ -28,6 +28,7 @@ from rocketq.replication.control_etcd import EtcdControl
 from rocketq.replication.etcd_gateway import EtcdConfig
 from rocketq.store import Store, StoreConfig
 from rocketq.testing.etcd import PACKAGE, find_etcd
+from tests.sim.kernel_forms import COMPILED_IS_TESTED_TOO
 
 from .replica_processes import NAME, Process, ReplicaProcesses
 
@@ -36,7 +37,7 @@ pytestmark = [
     pytest.mark.skipif(find_etcd() is None, reason=f"the program etcd is not installed (apt install {PACKAGE})"),
 ]
 
-TURNS = int(os.environ.get("ROCKETQ_FAILOVERS", "5"))
+TURNS = int(os.environ.get("ROCKETQ_FAILOVERS", "2" if COMPILED_IS_TESTED_TOO else "5"))
 SENDERS = 4
 HEAL_S = 90
 GROUP = Group("DefaultCluster", NAME)
@@ -255,6 +256,42 @@ def _records(log: bytes) -> list[object]:
             records += decode_records(log[at : at + size])
         at += size
     return records
+
+
+def test_messages_go_on_while_etcd_is_away(tmp_path: Path) -> None:
+    """Goal: `available`: etcd hangs for twice its leases, nothing stops; back again, a failover works."""
+    answers = Answers()
+
+    async def work(cluster: ReplicaProcesses) -> None:
+        watcher, done = Watcher(cluster), asyncio.Event()
+        await watcher.master()
+        sender = asyncio.create_task(send_on(cluster.name_server, 0, answers, done))
+        await _grow(answers, 20, cluster)
+        for member in cluster.etcd.members:
+            member.signal(signal.SIGSTOP)
+        try:
+            for _ in range(8):
+                before = len(answers.acked)
+                await asyncio.sleep(1)
+                await _grow(answers, before + 1, cluster)
+        finally:
+            for member in cluster.etcd.members:
+                member.signal(signal.SIGCONT)
+        epoch, process = await watcher.master()
+        await asyncio.to_thread(process.kill)
+        await watcher.master(epoch, members=2)
+        await _grow(answers, len(answers.acked) + 20, cluster)
+        await asyncio.to_thread(process.start)
+        await watcher.master(epoch)
+        done.set()
+        await sender
+        await watcher.control.close()
+
+    with ReplicaProcesses(tmp_path) as cluster:
+        asyncio.run(work(cluster))
+        for broker in cluster.brokers:
+            broker.stop()
+    check(tmp_path, answers)
 
 
 def test_a_store_that_has_nothing_in_common_is_put_aside_when_that_is_wanted(tmp_path: Path) -> None:

@@ -6,17 +6,14 @@ ROCKETQ_SEED=n replays one schedule, with its trace; ROCKETQ_SCHEDULES=n runs so
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
-import rocketq.kernel
-
+from .kernel_forms import COMPILED_IS_TESTED_TOO
 from .replica_schedule import run_schedule
 
 CHUNKS = 20
-_COMPILED_IS_TESTED_TOO = not rocketq.kernel.compiled and any(Path(rocketq.kernel.__file__).parent.glob("*.so"))
-SCHEDULES = int(os.environ.get("ROCKETQ_SCHEDULES", "100" if _COMPILED_IS_TESTED_TOO else "1000"))
+SCHEDULES = int(os.environ.get("ROCKETQ_SCHEDULES", "100" if COMPILED_IS_TESTED_TOO else "1000"))
 """No kernel is used here: the whole number is run once, with the compiled form where there is one."""
 
 

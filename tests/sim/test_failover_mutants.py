@@ -12,9 +12,14 @@ from rocketq.replication.epochs import Epoch, EpochList
 from rocketq.replication.lease import Lease
 from rocketq.replication.rejoin import CopyFrom
 
+from .kernel_forms import COMPILED_IS_TESTED_TOO
 from .replica_schedule import run_schedule
 
 SEEDS_MAX = 300
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(COMPILED_IS_TESTED_TOO, reason="no kernel is used: run with the compiled one"),
+]
 Patch = pytest.MonkeyPatch
 
 
@@ -106,7 +111,6 @@ MUTANTS: list[Callable[[Patch], None]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_broken_rule_is_noticed(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     """Goal: the schedules reach the situations that each rule is for, and the checker sees what goes wrong."""

@@ -20,10 +20,15 @@ from rocketq.replication import control
 from rocketq.replication.control import ControlError, MasterKey, Put, Transaction
 from rocketq.replication.etcd_gateway import EtcdConfig
 from rocketq.testing.etcd import LocalEtcd, free_ports
+from tests.sim.kernel_forms import COMPILED_IS_TESTED_TOO
 
 from .test_control_stores import GROUP, elect, in_time, join, needs_etcd, opened
 
-pytestmark = [needs_etcd, pytest.mark.slow]
+pytestmark = [
+    needs_etcd,
+    pytest.mark.slow,
+    pytest.mark.skipif(COMPILED_IS_TESTED_TOO, reason="no kernel is used: run with the compiled one"),
+]
 
 
 @pytest.fixture
