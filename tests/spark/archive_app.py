@@ -1,6 +1,7 @@
-"""A driver of its own: reads a topic into Parquet until all is there; to be killed, or with executors that are.
+"""A driver on a local cluster: streams a topic into Parquet and then archives it again and again, while its executors
+are killed, so many times during each.
 
-argv: JSON with nameServer, topic, folder, master, rowsPerBatch, killExecutors (how many times)
+argv: JSON with nameServer, topic, folder, rowsPerBatch, kills
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from rocketq.spark.pipelines.archive import archive
+from rocketq.spark.worker_python import worker_python
 from tests.spark.killable import executors_below, kill
 
 
 def session(order: dict[str, Any]) -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(order["master"]).appName("archive-app")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(os.environ)
+    builder = SparkSession.builder.master("local-cluster[2,1,768]").appName("archive-app")
     conf = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -36,6 +39,7 @@ def session(order: dict[str, Any]) -> SparkSession:
         "spark.stage.maxConsecutiveAttempts": "100",
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.log.level": "ERROR",
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.local.dir": str(Path(order["folder"]) / "local"),
         "spark.sql.warehouse.dir": str(Path(order["folder"]) / "warehouse"),
     }
@@ -57,7 +61,7 @@ def rows(spark: SparkSession, order: dict[str, Any]) -> DataFrame:
     reader = spark.readStream.format("rocketmq").option("nameServer", order["nameServer"])
     reader = reader.option("subscribe", order["topic"]).option("startingOffsets", "earliest")
     frame = reader.option("maxOffsetsPerTrigger", order["rowsPerBatch"]).load()
-    return frame.mapInArrow(slow, frame.schema) if order["killExecutors"] else frame
+    return frame.mapInArrow(slow, frame.schema)
 
 
 class ExecutorKiller(threading.Thread):
@@ -81,17 +85,32 @@ class ExecutorKiller(threading.Thread):
                     time.sleep(2)
 
 
+def stream(spark: SparkSession, order: dict[str, Any], folder: Path) -> int:
+    killer = ExecutorKiller(spark, order["kills"])
+    killer.start()
+    writer = rows(spark, order).writeStream.format("parquet").option("path", str(folder / "rows"))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return killer.killed
+
+
+def archives(spark: SparkSession, order: dict[str, Any], folder: Path) -> tuple[int, list[str]]:
+    """Runs into one archive after another until enough executors have died."""
+    killer, targets = ExecutorKiller(spark, order["kills"]), list[str]()
+    killer.start()
+    options = {"nameServer": order["nameServer"], "subscribe": order["topic"], "pullBatchSize": "20"}
+    while killer.is_alive():
+        targets.append(str(folder / f"archive-{len(targets)}"))
+        archive(spark, options, targets[-1], rows_per_task_max=500, compaction=False)
+    return killer.killed, targets
+
+
 def main() -> None:
     order: dict[str, Any] = json.loads(sys.argv[1])
     spark, folder = session(order), Path(order["folder"])
-    writer = rows(spark, order).writeStream.format("parquet").option("path", str(folder / "rows"))
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    killer = ExecutorKiller(spark, order["killExecutors"])
-    if order["killExecutors"]:
-        killer.start()
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    print(json.dumps({"killed": killer.killed}), flush=True)
+    streamed = stream(spark, order, folder)
+    archived, targets = archives(spark, order, folder)
+    print(json.dumps({"stream": streamed, "archive": archived, "targets": targets}), flush=True)
     os._exit(0)  # a tidy end of the JVM takes seconds and shows nothing
 
 

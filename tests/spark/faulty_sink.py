@@ -37,6 +37,8 @@ class Plan:
         self._path = Path(path)
 
     def write(self, steps: list[str], how: str) -> None:
+        for taken in self._path.parent.glob(f"{self._path.name}.[0-9]*"):
+            taken.unlink()
         self._path.write_text(json.dumps({"how": how, "steps": steps}))
 
     def left(self) -> list[str]:
@@ -59,6 +61,7 @@ class Plan:
             kill_once(self._path.with_suffix(".broker"))
             return
         if plan["how"] == "kill all":
+            wait_until_uncommitted(self._path.with_suffix(".other"))
             os.killpg(int(self._path.with_suffix(".driver").read_text()), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -72,6 +75,28 @@ def kill_once(pid_file: Path) -> None:
     pid = int(pid_file.read_text())
     pid_file.unlink()
     os.kill(pid, signal.SIGKILL)
+
+
+def wait_until_uncommitted(other: Path) -> None:
+    """If a file names another stream, into Parquet: until it has written a batch that its checkpoint does not have."""
+    if not other.exists():
+        return
+    until = time.monotonic() + 30
+    while not is_uncommitted(Path(other.read_text())) and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def is_uncommitted(stream: Path) -> bool:
+    committed = last_batch(stream / "checkpoint" / "commits")
+    return last_batch(stream / "rows" / "_spark_metadata") > committed
+
+
+def last_batch(folder: Path) -> int:
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return -1
+    return max((int(name.removesuffix(".compact")) for name in names if name[0].isdigit()), default=-1)
 
 
 class FaultySource(DefaultSource):

@@ -44,7 +44,8 @@ def run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.run(
         [program, "run", *settings], cwd=project, capture_output=True, text=True, check=False, timeout=900
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, [line[:500] for line in said.splitlines() if "Error" in line] or said[-4000:]
 
 
 @pytest.mark.slow

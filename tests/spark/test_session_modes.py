@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 from rocketq.spark.java import find_java
+from tests.spark.killable import kill_all_below
 from tests.unit.spark.log_writing import record, write_log
 
 PROGRAM = Path(__file__).with_name("session_program.py")
@@ -57,13 +59,18 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the server did not start")
 
 
+def launch(command: list[str], folder: Path, log: str) -> subprocess.Popen[bytes]:
+    """With all that its scripts start, to be ended as a whole."""
+    with open(folder / log, "wb") as output:
+        return subprocess.Popen(
+            command, env=environment(folder), stdout=output, stderr=output, cwd=folder, start_new_session=True
+        )
+
+
 def stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    """Nothing of it is needed any more: a tidy end would take seconds."""
+    kill_all_below(process.pid)
+    process.wait()
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -81,8 +88,7 @@ def connect_server(tmp_path: Path) -> Iterator[int]:
         "bash", str(script), "--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={port}",
         "--conf", "spark.ui.enabled=false", "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse",
     ]  # fmt: skip
-    with open(tmp_path / "connect.log", "wb") as log:
-        process = subprocess.Popen(command, env=environment(tmp_path), stdout=log, stderr=log, cwd=tmp_path)
+    process = launch(command, tmp_path, "connect.log")
     try:
         wait_for(port, process)
         yield port
@@ -115,8 +121,14 @@ def test_java_of_the_wheel_is_enough(store: Path, tmp_path: Path) -> None:
     assert (tmp_path / ".cache" / f"rocketq-{os.getuid()}" / "java" / "bin" / "java").exists()
 
 
-def test_a_local_cluster_reads_with_executors_of_their_own(store: Path) -> None:
-    require_everything(run(store, master="local-cluster[2,1,1024]"))
+def test_a_pipeline_on_a_local_cluster(store: Path, tmp_path: Path) -> None:
+    """Goal: --master takes the same command to executors of their own."""
+    command = [sys.executable, "-m", "rocketq", "pipeline", "archive", "--from-store", str(store), "--broker", "b"]
+    command += ["--to", str(tmp_path / "archive"), "--master", "local-cluster[2,1,1024]", "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert json.loads(ran.stdout)["rows"] == 1000
+    assert pq.read_table(tmp_path / "archive", columns=["body"]).num_rows == 1000
 
 
 def test_a_session_through_spark_connect(store: Path, connect_server: int) -> None:
@@ -124,7 +136,7 @@ def test_a_session_through_spark_connect(store: Path, connect_server: int) -> No
 
 
 def test_a_standalone_cluster(store: Path, tmp_path: Path) -> None:
-    port, environ = free_port(), environment(tmp_path)
+    port = free_port()
     spark_class = str(Path(pyspark.__path__[0]) / "bin" / "spark-class")
     deploy = "org.apache.spark.deploy"
     commands = [
@@ -136,8 +148,7 @@ def test_a_standalone_cluster(store: Path, tmp_path: Path) -> None:
     running: list[subprocess.Popen[bytes]] = []
     try:
         for command in commands:
-            with open(tmp_path / f"{len(running)}.log", "wb") as log:
-                running.append(subprocess.Popen(command, env=environ, stdout=log, stderr=log, cwd=tmp_path))
+            running.append(launch(command, tmp_path, f"{len(running)}.log"))
             wait_for(port, running[0])
         conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.ui.enabled": "false"}
         require_everything(run(store, master=f"spark://127.0.0.1:{port}", conf=conf))

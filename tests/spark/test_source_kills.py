@@ -1,25 +1,25 @@
-"""Exactly once from topic to Parquet while executors, drivers and brokers are killed, each ten times."""
+"""Exactly once from topic to Parquet while executors and brokers are killed, each ten times."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from rocketq.client import Message
 from rocketq.errors import RocketQError
+from rocketq.spark.archive.files import STAGING
+from rocketq.spark.pipelines.archive import read_archive
 from rocketq.testing import EmbeddedCluster
 from tests.spark.filling import Filler, Place
-from tests.spark.killable import BrokerProcess, kill_all_below
+from tests.spark.killable import BrokerProcess
 from tests.spark.reading import Archive, bodies, contents, reading, told
 
 pytestmark = pytest.mark.slow
@@ -29,60 +29,23 @@ LIMIT_S = 1_200
 ROOT = Path(__file__).parents[2]
 
 
-def order(filler: Filler, topic: str, folder: Path, **more: Any) -> list[str]:
-    told = {"nameServer": filler.name_servers, "topic": topic, "folder": str(folder), "master": "local[2,4]"}
-    told |= {"killExecutors": 0, **more}
-    return [sys.executable, "-m", "tests.spark.archive_app", json.dumps(told)]
-
-
-def test_executors_killed_in_the_middle_of_batches(spark: SparkSession, filler: Filler, tmp_path: Path) -> None:
-    """Goal: tasks that are done again read the same rows; none is missing, none comes twice."""
+def test_executors_killed_in_the_middle_of_batches_and_of_archive_runs(
+    spark: SparkSession, filler: Filler, tmp_path: Path
+) -> None:
+    """Goal: tasks that are done again read the same rows: none is missing, none comes twice, in Parquet by Spark and
+    in archives by the pipeline, of which nothing but whole files is left."""
     topic, sent = filler.fill(24_000, body_bytes=100)
-    command = order(filler, topic, tmp_path, master="local-cluster[2,1,768]", rowsPerBatch=2_000, killExecutors=KILLS)
+    order = {"nameServer": filler.name_servers, "topic": topic, "folder": str(tmp_path), "kills": KILLS}
+    command = [sys.executable, "-m", "tests.spark.archive_app", json.dumps({**order, "rowsPerBatch": 2_000})]
     with (tmp_path / "app.log").open("wb") as log:
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, (tmp_path / "app.log").read_text()[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1])["killed"] == KILLS
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["stream"], found["archive"]) == (KILLS, KILLS)
     assert contents(spark.read.parquet(str(tmp_path / "rows"))) == bodies(sent)
-
-
-def test_drivers_killed_between_batch_and_commit(spark: SparkSession, filler: Filler, tmp_path: Path) -> None:
-    """Goal: what a dead driver had written and not committed is neither lost nor there twice."""
-    topic, sent = filler.fill(12_000, body_bytes=100)
-    command = order(filler, topic, tmp_path, rowsPerBatch=1_000)
-    killed = 0
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        with (tmp_path / "app.log").open("ab") as log:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log)
-        if killed == KILLS:
-            break
-        killed += _kill_before_commit(process, tmp_path)
-        assert time.monotonic() < deadline
-    assert process.wait(LIMIT_S) == 0, (tmp_path / "app.log").read_text()[-3000:]
-    assert contents(spark.read.parquet(str(tmp_path / "rows"))) == bodies(sent)
-
-
-def _kill_before_commit(process: subprocess.Popen[bytes], folder: Path) -> bool:
-    """Kill the driver once the sink has a batch that the checkpoint has not; False when it got through."""
-    written, committed = folder / "rows" / "_spark_metadata", folder / "checkpoint" / "commits"
-    known = _last(committed)
-    while process.poll() is None:
-        if _last(written) > max(known, _last(committed)):
-            kill_all_below(process.pid)
-            process.wait()
-            return True
-        time.sleep(0.002)
-    assert process.returncode == 0
-    return False
-
-
-def _last(folder: Path) -> int:
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return -1
-    return max((int(name.removesuffix(".compact")) for name in names if name[0].isdigit()), default=-1)
+    for target in found["targets"]:
+        assert contents(read_archive(spark, target)) == bodies(sent)
+        assert not list((Path(target) / STAGING).rglob("*.parquet"))
 
 
 @pytest.fixture
