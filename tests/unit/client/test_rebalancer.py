@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rocketq.client.aio import offset_store
 from rocketq.client.aio.group_pulls import GroupPulls
 from rocketq.client.aio.offset_keeper import OffsetKeeper
 from rocketq.client.aio.offset_store import FileOffsets, OffsetFileError
@@ -323,3 +325,37 @@ def test_the_offset_file_and_its_backup(tmp_path: Path) -> None:
         assert path.read_bytes() == b'{"offsetTable":{'
 
     asyncio.run(run())
+
+
+def test_a_save_that_is_cancelled_comes_to_its_end_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a consumer that is closed while it saves: two writers of one file would leave none."""
+    writers, most, began, go_on = 0, 0, threading.Event(), threading.Event()
+    write = offset_store._write
+
+    def slowly(path: Path, data: bytes) -> None:
+        nonlocal writers, most
+        writers += 1
+        most = max(most, writers)
+        began.set()
+        go_on.wait(10)
+        write(path, data)
+        writers -= 1
+
+    monkeypatch.setattr(offset_store, "_write", slowly)
+
+    async def run() -> int | None:
+        store = FileOffsets(tmp_path)
+        first = asyncio.create_task(store.save("g", {QUEUES[0]: 1}))
+        await asyncio.to_thread(began.wait, 10)
+        first.cancel()
+        second = asyncio.create_task(store.save("g", {QUEUES[0]: 2}))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        go_on.set()
+        assert isinstance((await asyncio.gather(first, second, return_exceptions=True))[0], asyncio.CancelledError)
+        return await FileOffsets(tmp_path).load("g", QUEUES[0])
+
+    assert asyncio.run(run()) == 2
+    assert most == 1

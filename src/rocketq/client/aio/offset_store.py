@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from rocketq.client.aio.scatter import on_each
 from rocketq.client.aio.session import Session
@@ -108,12 +108,22 @@ class FileOffsets:
         async with self._lock:
             table = await self._of(group)
             table.update(offsets)
-            await asyncio.to_thread(_write, self.path(group), encode_offset_file(table))
+            await _to_the_end(asyncio.to_thread(_write, self.path(group), encode_offset_file(table)))
 
     async def _of(self, group: str) -> dict[MessageQueue, int]:
         if group not in self._groups:
             self._groups[group] = await asyncio.to_thread(_read, self.path(group))
         return self._groups[group]
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Also when whoever waits for it is cancelled: a thread cannot be, and two must not write one file."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _read(path: Path) -> dict[MessageQueue, int]:
