@@ -81,10 +81,17 @@ class ReplicaProcesses:
     """Three replicas of one brokerName. Short leases, so that failovers take seconds."""
 
     def __init__(
-        self, folder: Path, *, flush: str = "ASYNC_FLUSH", mode: str = "available", count: int = 3, **more: str
+        self,
+        folder: Path,
+        *,
+        flush: str = "ASYNC_FLUSH",
+        mode: str = "available",
+        count: int = 3,
+        etcd_members: int = 1,
+        **more: str,
     ) -> None:
         self.folder = folder
-        self.etcd = LocalEtcd(folder / "etcd")
+        self.etcd = LocalEtcd(folder / "etcd", members=etcd_members)
         self.name_port, *self.ports = free_ports(count + 1)
         self.name_server = f"127.0.0.1:{self.name_port}"
         self.names = Process(folder, "namesrv", "namesrv", "--port", str(self.name_port))

@@ -167,7 +167,7 @@ FAULTS: dict[str, Callable[..., object]] = {"kill": kill, "pause": pause, "stop"
 def test_no_answered_message_is_lost_by_failovers(tmp_path: Path, flush: str, mode: str, faults: str) -> None:
     """Goal: after every failover all that was answered SEND_OK is where the answer said, once; replicas are equal."""
     answers = Answers()
-    with ReplicaProcesses(tmp_path, flush=flush, mode=mode) as cluster:
+    with ReplicaProcesses(tmp_path, flush=flush, mode=mode, etcd_members=3 if "switch" in faults else 1) as cluster:
         asyncio.run(fail_over(cluster, answers, faults.split()))
         for broker in cluster.brokers:
             broker.stop()
@@ -197,6 +197,7 @@ async def _fail_over(cluster: ReplicaProcesses, answers: Answers, kinds: list[st
     senders = [asyncio.create_task(send_on(cluster.name_server, at, answers, done)) for at in range(SENDERS)]
     try:
         for turn in range(TURNS):
+            await asyncio.to_thread(_disturb_etcd, cluster, turn)
             epoch, process = await watcher.master()
             before = len(answers.acked)
             await _grow(answers, before + 50, cluster)
@@ -207,6 +208,16 @@ async def _fail_over(cluster: ReplicaProcesses, answers: Answers, kinds: list[st
     finally:
         done.set()
         await asyncio.gather(*senders, return_exceptions=True)
+
+
+def _disturb_etcd(cluster: ReplicaProcesses, turn: int) -> None:
+    """Of three members one is always away, another one each turn."""
+    members = cluster.etcd.members
+    if len(members) == 3:
+        if turn:
+            cluster.etcd.start_member(members[(turn - 1) % 3])
+            cluster.etcd.wait_ready()
+        members[turn % 3].kill()
 
 
 async def _grow(answers: Answers, wanted: int, cluster: ReplicaProcesses) -> None:

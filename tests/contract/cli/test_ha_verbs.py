@@ -98,6 +98,24 @@ def test_a_switch_to_one_that_is_not_in_sync_is_refused(etcd: LocalEtcd) -> None
     assert "no other master within 1 s" in done.output
 
 
+@needs_etcd
+def test_a_replica_that_is_gone_can_be_removed(etcd: LocalEtcd) -> None:
+    """Goal: not one in sync, not one alive, and only once."""
+    asyncio.run(fill(EtcdControl(EtcdConfig.from_url(etcd.url))))
+    known = ["--control", etcd.url, "--broker", "broker-a"]
+
+    async def join() -> None:
+        store = EtcdControl(EtcdConfig.from_url(etcd.url))
+        _, change = control.apply_for_id(await store.read(GROUP), Replica("gone", "c"))
+        assert await store.commit(GROUP, change)
+        await store.close()
+
+    asyncio.run(join())
+    for number, code, words in (("1", 1, "alive"), ("3", 0, "forgotten"), ("3", 1, "not registered")):
+        done = CliRunner().invoke(main, ["ha", "remove", number, *known])
+        assert (done.exit_code, words in done.output) == (code, True), done.output
+
+
 def test_replicas_without_etcd_are_refused_with_the_packages_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ _LOOK_S = 0.1
 
 @click.group()
 def ha() -> None:
-    """Replicas of a broker: status, switch."""
+    """Replicas of a broker: status, switch, remove."""
 
 
 def asks_group(command: Callable[..., None]) -> Callable[..., None]:
@@ -153,3 +153,20 @@ async def _switch(store: ControlStore, group: Group, replica: int | None, timeou
         raise ControlError(f"no other master within {timeout_s} s; `rocketq ha status` shows who is there") from None
     finally:
         await store.revoke(lease_id)
+
+
+@ha.command(epilog=example("rocketq ha remove 3 --control etcd://10.0.0.1:2379 --broker broker-a"))
+@click.argument("replica", type=click.IntRange(min=1))
+@asks_group
+def remove(config: BrokerConfig, replica: int) -> None:
+    """Forget a replica that does not come back (REPLICA is its id). One that is in sync cannot be removed."""
+    _run(config, lambda store, group: _remove(store, group, replica))
+    click.echo(f"replica {replica} is forgotten; should it come back, it gets another id")
+
+
+async def _remove(store: ControlStore, group: Group, replica: int) -> None:
+    view = await store.read(group)
+    if replica in view.alive:
+        raise Refused(f"replica {replica} is alive: stop it first")
+    if await store.commit(group, control.clean(view, replica)) is None:
+        raise Refused("the group has changed meanwhile: try again")
