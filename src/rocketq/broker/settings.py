@@ -53,6 +53,8 @@ FIXED_KEYS: Final = frozenset(
     }
 )
 """Who and where a broker is cannot change under it; and whoever could change a path could write any file."""
+SECRET_KEYS: Final = frozenset({"haControlPassword"})
+HIDDEN: Final = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,9 @@ class Settings:
             listener(before, self.config)
 
     def text(self) -> str:
-        return format_config(dict(sorted((store_settings(self._store) | self._fixed | self.config.to_java()).items())))
+        told = store_settings(self._store) | self._fixed | self.config.to_java()
+        hidden = {key: HIDDEN for key in SECRET_KEYS if told[key]}
+        return format_config(dict(sorted((told | hidden).items())))
 
     def _check(self, changes: Mapping[str, str]) -> _Change:
         if unknown := unknown_keys(changes):
