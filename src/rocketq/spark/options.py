@@ -18,6 +18,8 @@ from rocketq.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment
 
 _Value = TypeVar("_Value")
 
+SPARKS_OWN: Final = frozenset({"path", "paths", "queryname"})
+"""What Spark puts among the options: where load() and save() point to, and the name of a query."""
 NAME_SERVER_KEYS: Final = ("rocketmq.nameserver.address", "nameServer")
 
 
@@ -156,7 +158,7 @@ class Options:
 
     def refuse_unknown(self) -> None:
         """After everything was asked for: what is left is a slip, and the nearest name is told."""
-        unknown = sorted(set(self._given) - set(self._asked) - {"path", "paths"})
+        unknown = sorted(set(self._given) - set(self._asked) - SPARKS_OWN)
         if unknown:
             near = difflib.get_close_matches(unknown[0], self._asked, 1)
             hint = f"; did you mean {self._asked[near[0]]}?" if near else ""

@@ -66,6 +66,11 @@ def test_slips_are_told_in_one_line(given: dict[str, str], line: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_the_name_of_a_query_is_no_slip() -> None:
+    """Goal: Spark puts it among the options of a streaming write."""
+    assert parse(topic="T", queryName="orders") == parse(topic="T")
+
+
 def test_batch_writes_are_not_exactly_once() -> None:
     with pytest.raises(OptionError, match="is for streams"):
         parse(streaming=False, deliveryGuarantee="exactly-once", manifestLocation="/m")

@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
+import pytest
+
+pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed (it comes with rocketq[spark])")
 
 from rocketq.spark.worker_python import worker_python
 
