@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed (it comes with rocketq[spark])")
-
 from rocketq.spark.worker_python import worker_python
 
+pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed (it comes with rocketq[spark])")
 HOME = Path(pyspark.__path__[0])
 PROGRAM = "import json, os, sys, pyspark; print(json.dumps([pyspark.__file__, os.environ['PYTHONPATH'], sys.argv[1:]]))"
 
