@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketq.client.core.routes import subscribe_queues
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.routes import ClusterTable
+from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
 from rocketq.protocol.bodies.topics import TopicList, TopicStats
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.failures import BrokerError, TopicNotFound
@@ -148,10 +148,17 @@ class Catalog:
             if homes and not homes & self._registered():
                 log.warning("topic %s waits: %s are away", topic, ", ".join(sorted(homes)))
                 return []
-            raise SparkError(f"topic {topic} does not exist, or no broker that has it is there") from None
+            route = self._asked_again(topic)
         except BrokerError as error:
             raise told_of(f"topic {topic}", error) from None
         return [QueueKey(each.topic, each.broker_name, each.queue_id) for each in subscribe_queues(topic, route)]
+
+    def _asked_again(self, topic: str) -> TopicRoute:
+        """A broker that was away at the first question may have come back before the one about brokers."""
+        try:
+            return self._calls.client.route(topic, fresh=True)
+        except TopicNotFound:
+            raise SparkError(f"topic {topic} does not exist, or no broker that has it is there") from None
 
     def _registered(self) -> set[str]:
         """The names of all brokers that are there."""

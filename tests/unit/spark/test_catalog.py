@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from rocketq.client import Admin, Message, Producer
+from rocketq.client.blocking import BlockingClient
 from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.spark.catalog import Catalog, as_offsets
 from rocketq.spark.errors import AwayError, SparkError
 from rocketq.spark.offsets import Offsets, QueueKey
@@ -77,6 +79,21 @@ def test_a_topic_that_is_not_there_is_one_line(catalog_of: CatalogOf, rocketq_cl
         catalog.complete_bounds(Subscription(topics=("Missing",)), elsewhere)
     with pytest.raises(AwayError, match="topic Missing on broker-0: TOPIC_NOT_EXIST"):
         catalog.bounds(known)
+
+
+def test_a_broker_that_comes_back_between_two_questions(
+    catalog_of: CatalogOf, rocketq_cluster: EmbeddedCluster, filled: QueueKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: away when the route was asked for, there when the brokers were: no reason for a query to die."""
+    catalog, away = catalog_of(rocketq_cluster), [True]
+    asked = BlockingClient.route
+
+    def route(client: BlockingClient, topic: str, *, fresh: bool = False) -> TopicRoute:
+        return asked(client, "NotYet" if away and away.pop() else topic, fresh=fresh)
+
+    monkeypatch.setattr(BlockingClient, "route", route)
+    assert filled in catalog.queues(Subscription(topics=("Catalog",)), known=[filled])
+    assert not away
 
 
 def test_times_are_found_to_the_message(
