@@ -54,6 +54,7 @@ class Answers:
     seen: dict[tuple[int, int], bytes] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
     again: int = 0
+    trouble: str = ""
 
     def consumed(self, place: tuple[int, int], body: bytes) -> None:
         """A consumer saw it there: nothing else may ever be seen there."""
@@ -78,13 +79,15 @@ async def send_on(name_server: str, number: int, answers: Answers, done: asyncio
             count += 1
             try:
                 result = await producer.send(Message(topic="Load", body=body), timeout_ms=3_000)
-            except RocketQError:
+            except RocketQError as error:
+                answers.trouble = f"{type(error).__name__}: {error}"
                 answers.unknown.add(body)
                 await asyncio.sleep(0.1)
                 continue
             if result.status is SendStatus.SEND_OK:
                 answers.ok(body, result.queue.queue_id, result.queue_offset)
             else:
+                answers.trouble = str(result)
                 answers.unknown.add(body)
 
 
@@ -207,7 +210,8 @@ async def _fail_over(cluster: ReplicaProcesses, answers: Answers, kinds: list[st
         await watcher.master()
     finally:
         done.set()
-        await asyncio.gather(*senders, return_exceptions=True)
+        ends = await asyncio.gather(*senders, return_exceptions=True)
+    assert ends == [None] * SENDERS  # errors are answers; anything else is a defect of the producer
 
 
 def _disturb_etcd(cluster: ReplicaProcesses, turn: int) -> None:
@@ -223,7 +227,7 @@ def _disturb_etcd(cluster: ReplicaProcesses, turn: int) -> None:
 async def _grow(answers: Answers, wanted: int, cluster: ReplicaProcesses) -> None:
     deadline = time.monotonic() + HEAL_S
     while len(answers.acked) < wanted:
-        assert time.monotonic() < deadline, f"no send is answered any more\n{cluster.logs}"
+        assert time.monotonic() < deadline, f"no send is answered any more: {answers.trouble}\n{cluster.logs}"
         await asyncio.sleep(0.05)
 
 

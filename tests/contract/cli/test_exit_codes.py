@@ -285,8 +285,8 @@ def test_watching_ends_well_with_an_interrupt(cluster: EmbeddedCluster, rocketq:
         assert child.stdout is not None
         assert "seen" in child.stdout.readline()
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=10)
+        out, err = child.communicate(timeout=60)
     finally:
         child.kill()
-        child.wait()
+        child.communicate()
     assert (child.returncode, out, err) == (0, "", "")

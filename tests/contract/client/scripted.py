@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import repeat
 
 from rocketq.protocol.bodies.routes import BrokerData, QueueData, TopicRoute
 from rocketq.protocol.codes import RequestCode
@@ -84,22 +85,28 @@ def hang_up(request: Command, connection: Connection) -> None:
 
 
 @asynccontextmanager
-async def scripted_cluster(*names: str, queues: int = 2) -> AsyncIterator[tuple[str, list[ScriptedBroker]]]:
-    """The NameServer's address, and brokers that have every topic."""
+async def scripted_cluster(
+    *names: str, queues: int = 2, ids: Iterator[int] | None = None
+) -> AsyncIterator[tuple[str, list[ScriptedBroker]]]:
+    """The NameServer's address, and brokers that have every topic. With `ids` each answer gives them the next id."""
     brokers = [ScriptedBroker(name) for name in names]
     for broker in brokers:
         await broker.start()
-    route = TopicRoute(
-        queues=tuple(
-            QueueData(broker_name=one.name, read_queue_count=queues, write_queue_count=queues, perm=6)
-            for one in brokers
-        ),
-        brokers=tuple(BrokerData(cluster="c", broker_name=one.name, addrs={0: one.addr}) for one in brokers),
-    )
+    broker_ids = ids or repeat(0)
+
+    def route(request: Command, connection: Connection) -> Command:
+        number = next(broker_ids)
+        route = TopicRoute(
+            queues=tuple(
+                QueueData(broker_name=one.name, read_queue_count=queues, write_queue_count=queues, perm=6)
+                for one in brokers
+            ),
+            brokers=tuple(BrokerData(cluster="c", broker_name=one.name, addrs={number: one.addr}) for one in brokers),
+        )
+        return request.answer(0, body=route.encode())
+
     dispatcher = Dispatcher()
-    dispatcher.register(
-        RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda request, connection: request.answer(0, body=route.encode())
-    )
+    dispatcher.register(RequestCode.GET_ROUTEINFO_BY_TOPIC, route)
     name_server = Server(dispatcher)
     await name_server.start("127.0.0.1", 0)
     try:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from rocketq.client import (
     Batching,
     FaultLatencyConfig,
     Message,
+    NoQueueError,
     ProducerConfig,
     SendFailedError,
     SendStatus,
@@ -38,9 +40,9 @@ MESSAGE = Message(topic="T", body=b"x")
 @asynccontextmanager
 async def producing(*names: str, **given: Any) -> AsyncIterator[tuple[AsyncProducer, list[ScriptedBroker]]]:
     """A producer and the brokers it has."""
-    queues = given.pop("queues", 2)
+    queues, ids = given.pop("queues", 2), given.pop("ids", None)
     async with (
-        scripted_cluster(*names, queues=queues) as (name_servers, brokers),
+        scripted_cluster(*names, queues=queues, ids=ids) as (name_servers, brokers),
         AsyncProducer("g", name_servers=name_servers, **given) as producer,
     ):
         yield producer, brokers
@@ -84,6 +86,19 @@ async def test_a_silent_broker_costs_only_its_own_try() -> None:
         fail_first(brokers, silence)
         assert (await producer.send(MESSAGE)).status is SendStatus.SEND_OK
         assert sorted(chosen(brokers)) == ["a", "b"]
+
+
+@on_a_loop
+async def test_without_a_master_sends_are_refused_until_there_is_one() -> None:
+    """Goal: a failover, as a producer sees it: slaves alone for a while, then one of them is the master."""
+    async with producing("a", ids=chain([1] * 3, repeat(0))) as (producer, brokers):
+        for _ in range(2):
+            with pytest.raises(NoQueueError, match="no queue of it can be written") as caught:
+                await producer.send(MESSAGE)
+            assert caught.value.retriable
+            await producer.session.routes.refresh("T")  # as others do who share the routes
+        await producer.send(MESSAGE)
+        assert len(brokers[0].sends) == 1
 
 
 @pytest.mark.parametrize("code", [13, 26, 29, 3])

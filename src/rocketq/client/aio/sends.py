@@ -152,9 +152,9 @@ class SendPath:
         return {name: (addr, topic) for topic, target in self._targets.items() for name, addr in target.masters.items()}
 
     def _known(self, topic: str) -> Target | None:
-        """The target if the route it was made of is remembered and still fresh."""
+        """The target if it can be written to, and the route it was made of is remembered and still fresh."""
         target = self._targets.get(topic)
-        if target is None or self._session.routes.peek(topic) is not target.route:
+        if target is None or not target.queues or self._session.routes.peek(topic) is not target.route:
             return None
         return target
 
