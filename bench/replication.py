@@ -120,7 +120,7 @@ def table(results: Results) -> str:
 
 
 def smoke() -> None:
-    short = Load(seconds=0.3, warm_up=0)
+    short = Load(depth=2, seconds=2, warm_up=1)  # also where little is left of a machine
     with OurPair(SETTINGS) as pair:
         make_topics(pair, [TOPIC], 8)
         sends = measure(pair, short)

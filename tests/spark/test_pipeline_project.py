@@ -21,9 +21,7 @@ GROUP = "project-billing"
 CONF = {
     "spark.sql.catalogImplementation": "hive",
     "spark.ui.enabled": "false",
-    "spark.log.level": "ERROR",
     "spark.driver.host": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
 }
 
 

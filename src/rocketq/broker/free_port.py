@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+from collections import deque
 from contextlib import ExitStack
 from typing import Final
 
@@ -18,6 +19,8 @@ RANGE_VARIABLE: Final = "ROCKETQ_FREE_PORTS"
 """The environment's word on where to look, as LOW-HIGH."""
 _RANGE: Final = "20000-32000"
 """Below the range that systems hand out to clients, so that no connection takes a port meanwhile."""
+_given: deque[int] = deque(maxlen=64)
+"""Who was given a port may not have bound it yet, or no longer: it is not given again soon."""
 
 
 def pick_port(host: str) -> int:
@@ -26,12 +29,15 @@ def pick_port(host: str) -> int:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(_TRIES):
         port = random.randrange(low - VIP_STEP, high - REPLICATION_STEP)
+        if any(abs(port - other) <= REPLICATION_STEP - VIP_STEP for other in _given):
+            continue
         with ExitStack() as stack:
             try:
                 for step in _NEIGHBOURS:
                     stack.enter_context(socket.socket(family)).bind((host, port + step))
             except OSError:
                 continue
+            _given.append(port)
             return port
     raise UnreachableError(host, "no free port was found")
 

@@ -271,6 +271,11 @@ def test_moments(text: str, moment: int | None) -> None:
     assert parse_moment(text, NOW_MS) == moment
 
 
+def _heed_interrupts() -> None:
+    """A suite that runs in the background of a shell ignores them, and its children would too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_watching_ends_well_with_an_interrupt(cluster: EmbeddedCluster, rocketq: RunCommand, topic: str) -> None:
     rocketq("topic", "create", topic, "--queues", "1")
     rocketq("send", topic, "seen")
@@ -280,6 +285,7 @@ def test_watching_ends_well_with_an_interrupt(cluster: EmbeddedCluster, rocketq:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "NAMESRV_ADDR": cluster.name_server_addr, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=_heed_interrupts,  # noqa: PLW1509 - it takes no lock
     )
     try:
         assert child.stdout is not None

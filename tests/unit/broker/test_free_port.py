@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from rocketq.broker.free_port import RANGE_VARIABLE, REPLICATION_STEP, VIP_STEP, pick_port
@@ -10,9 +12,16 @@ from rocketq.errors import ConfigError
 
 def test_a_port_and_its_neighbours_are_in_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RANGE_VARIABLE, "19000-19020")
-    ports = [pick_port("127.0.0.1") for _ in range(50)]
+    ports = [pick_port("127.0.0.1") for _ in range(3)]
     assert min(ports) + VIP_STEP >= 19_000
     assert max(ports) + REPLICATION_STEP <= 19_020
+
+
+def test_a_port_is_not_given_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: two that ask before either has bound its port do not get each other's, nor its neighbours."""
+    monkeypatch.setenv(RANGE_VARIABLE, "18000-19000")
+    ports = sorted(pick_port("127.0.0.1") for _ in range(50))
+    assert all(later - earlier > REPLICATION_STEP - VIP_STEP for earlier, later in itertools.pairwise(ports))
 
 
 @pytest.mark.parametrize("text", ["", "20000-32000"])

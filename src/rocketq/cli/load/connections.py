@@ -45,17 +45,21 @@ class LoadConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._closing = False
+        self._lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._send(self._run.in_flight)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """At once: what is not sent yet is not wanted any more."""
         self._closing = True
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
+            await self._lost.wait()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._lost.set()
         if not self._closing:
             self._run.lost(ConnectionClosedError(self._addr, str(error or "the broker closed the connection")))
 

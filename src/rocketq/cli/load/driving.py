@@ -61,8 +61,7 @@ async def drive(plan: Plan, tell: Callable[[float, float], None]) -> tuple[Figur
         run.counting = False
         took, used = loop.time() - began, _cpu_use(plan.pids).since(before)
     finally:
-        for connection in connections:
-            connection.close()
+        await asyncio.gather(*(connection.close() for connection in connections))
         if not failed.done():
             failed.cancel()
     return figures_of(run.tally, run.latencies, took, used), run.tally.refusal
