@@ -15,12 +15,13 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.fastjson import ObjectKey, dumps, loads
+from rocketq.protocol.values import Value, value
 
 _Class = TypeVar("_Class")
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
@@ -36,11 +37,11 @@ def member(name: str, *, default: Any = MISSING, factory: Any = MISSING, also: s
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(member,))
 def body(cls: type[_Class]) -> type[_Class]:
-    """Make a frozen dataclass of a Body declaration; equal bodies are equal values and may be keys."""
-    return dataclass(frozen=True, slots=True, kw_only=True, order=False)(cls)
+    """Make a frozen value of a Body declaration; equal bodies are equal and may be keys."""
+    return value(cls)
 
 
-class Body:
+class Body(Value):
     """A JSON object with named and typed members."""
 
     __slots__ = ()

@@ -33,6 +33,7 @@ from typing import (
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.values import Value, value
 
 I32 = Annotated[int, 32]
 I64 = Annotated[int, 64]
@@ -57,11 +58,11 @@ def wire(name: str, *, default: Any = MISSING, letter: str = "", also: str = "")
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(wire,))
 def header(cls: type[_Class]) -> type[_Class]:
-    """Make a frozen dataclass of a Header declaration."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    """Make a frozen value of a Header declaration."""
+    return value(cls)
 
 
-class Header:
+class Header(Value):
     """Ext fields with names and types; CODE is the request they belong to, None for an answer's."""
 
     __slots__ = ()
