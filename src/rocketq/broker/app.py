@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketq.broker import wiring
 from rocketq.broker.config import BrokerConfig, BrokerRole
@@ -15,7 +15,6 @@ from rocketq.broker.consumer_filters import ConsumerFilters
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.delay_service import DelayService
-from rocketq.broker.fenced_replicas import UNKNOWN_ID, FencedReplication
 from rocketq.broker.figures import Figures
 from rocketq.broker.filter_keeper import FilterKeeper
 from rocketq.broker.free_port import REPLICATION_STEP, VIP_STEP, pick_port
@@ -40,14 +39,17 @@ from rocketq.broker.topic_table import TopicTable, builtin_topics
 from rocketq.broker.transaction_checks import TransactionChecks
 from rocketq.broker.transaction_parts import open_transactions
 from rocketq.errors import StoreError, UnreachableError
+from rocketq.filter import load_parser
 from rocketq.model import Host
 from rocketq.protocol.bodies.queues import DataVersion, KeyValues
 from rocketq.protocol.names import AUTO_CREATE_TOPIC
 from rocketq.remoting import Connection, Dispatcher, Guard, Limits, Server, TlsConfig
 from rocketq.remoting.address import join_addr
-from rocketq.replication.replica_files import put_aside
 from rocketq.runtime.clock import Clock, SystemClock
 from rocketq.store import StateFiles, Store, StoreConfig
+
+if TYPE_CHECKING:
+    from rocketq.broker.fenced_replicas import FencedReplication
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +95,8 @@ class Broker:
         self._keeper: StateKeeper | None = None
         self._filter_keeper: FilterKeeper | None = None
         self._restarting: asyncio.Task[None] | None = None
+        self._fenced: FencedReplication | None = None
+        """Its part among replicas; what that takes is loaded only by a broker that has one."""
         self._lease_guard: Guard | None = None
         self._servers: list[Server] = []
         self._dispatchers: list[Dispatcher] = []
@@ -122,8 +126,8 @@ class Broker:
                     raise
         await self.parts.registrar.start()
         self._start_timers()
-        if isinstance(self.parts.replication, FencedReplication):
-            self.parts.replication.serving.set()
+        if self._fenced is not None:
+            self._fenced.serving.set()
         elif not self.config.is_slave:
             self._start_deliveries()
         log.info("broker %s serves at %s as %s", self.config.name, self.addr, self.config.role.value)
@@ -143,8 +147,8 @@ class Broker:
         if self._parts is None:
             return
         parts = self._parts
-        if isinstance(parts.replication, FencedReplication):
-            await parts.replication.retire()  # whoever takes over registers before we say goodbye
+        if self._fenced is not None:
+            await self._fenced.retire()  # whoever takes over registers before we say goodbye
         await self._close(parts, drain_ms)
 
     async def _close(self, parts: wiring.Parts, drain_ms: int) -> None:
@@ -189,6 +193,10 @@ class Broker:
         """A master no more: everything it did by itself is begun anew as a slave's, from what is on disk."""
         self._restart(anew=False)
 
+    async def save_tables(self) -> None:
+        assert self._keeper is not None
+        await self._keeper.settle()
+
     def begin_anew(self) -> None:
         """The store cannot be used: it is put aside, and this replica starts empty."""
         self._restart(anew=True)
@@ -201,6 +209,8 @@ class Broker:
         await self._close(self.parts, 0)
         self.feeds.clear()
         if anew:
+            from rocketq.replication.replica_files import put_aside  # noqa: PLC0415 - only here is one put aside
+
             await asyncio.to_thread(put_aside, self._store_config, self._clock.now_ms())
         while True:
             try:
@@ -215,6 +225,8 @@ class Broker:
     async def _start_at(self, port: int) -> None:
         config = replace(self.config, port=port, ha_port=self.config.ha_port or port + REPLICATION_STEP)
         if config.is_fenced:
+            from rocketq.broker.fenced_replicas import UNKNOWN_ID  # noqa: PLC0415 - loaded by replicas only
+
             config = replace(config, role=BrokerRole.SLAVE, broker_id=config.broker_id or UNKNOWN_ID)
         store = await self._open_store(config)
         parts: wiring.Parts | None = None
@@ -245,6 +257,8 @@ class Broker:
             raise StoreError(f"the store cannot be opened: {error}") from error
 
     def _assemble(self, config: BrokerConfig, store: Store) -> wiring.Parts:
+        if config.property_filter:
+            load_parser()
         clock, now_ms = self._clock, self._clock.now_ms()
         version = DataVersion().next(now_ms)
         settings = Settings(config, store.config, self._settings_path, version=version, reconfigure=store.reconfigure)
@@ -258,9 +272,12 @@ class Broker:
         topics.is_copy = groups.is_copy = config.is_slave
         replication: Replication = MasterReplication(settings, store, clock)
         ports = CopyPorts(topics, groups, offsets, files, store)
+        self._fenced = None
         if config.is_fenced:
-            replication = fenced = FencedReplication(settings, ports, registrar, clock, self)
-            self._guard_lease(fenced.guard if config.lease_mode == "strict" else None)
+            from rocketq.broker.fenced_replicas import FencedReplication  # noqa: PLC0415 - loaded by replicas only
+
+            replication = self._fenced = FencedReplication(settings, ports, registrar, clock, self)
+            self._guard_lease(self._fenced.guard if config.lease_mode == "strict" else None)
         elif config.is_slave:
             replication = SlaveReplication(settings, ports, registrar, clock)
         parts = wiring.Parts(
@@ -288,6 +305,8 @@ class Broker:
             checks=TransactionChecks(transactions, producers, store, settings, clock),
             replication=replication,
         )
+        if self._fenced is not None:
+            parts.delays.may_deliver = parts.timer.may_deliver = parts.checks.may_check = self._fenced.may_work
         self._keeper = StateKeeper(parts.files, topics, parts.groups, parts.offsets)
         self._keeper.load()
         self._filter_keeper = FilterKeeper(parts.files.consumer_filters, parts.filters)
@@ -309,9 +328,10 @@ class Broker:
         main, vip = (Dispatcher(handlers_max=config.sends_waiting_max) for _ in range(2))
         self._dispatchers = [main, vip]
         wiring.bind_pulls(parts, SavedAnswers(main, self._keeper))
+        share = self._fenced.tables_shared if self._fenced is not None else None
         self._servers = []
         for dispatcher, port in ((main, config.port), (vip, config.port + VIP_STEP)):
-            registry = SlaveRefusals(SavedAnswers(dispatcher, self._keeper), parts.settings)
+            registry = SlaveRefusals(SavedAnswers(dispatcher, self._keeper, share), parts.settings)
             wiring.bind_all_but_pulls(parts, registry)
             dispatcher.guards = self.guards
             server = Server(dispatcher, limits=limits, tls=self._tls, feed=self._feed_of(parts, dispatcher))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from rocketq.broker.delays import LOOK_MS, DelayCursors, Look
@@ -35,6 +36,8 @@ class DelayService:
         self._saving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._has_run = False
+        self.may_deliver: Callable[[], bool] = lambda: True
+        """A master among replicas delivers while it can be sure that there is no other."""
         self._progress = DeliveryProgress(store)
         self._redeliverer = Redeliverer(store, may_deliver_to=lambda topic: topic not in _NEVER_TO)
         self._cursors = DelayCursors(store.config.delays_ms, self._load())
@@ -71,7 +74,7 @@ class DelayService:
     async def _run(self) -> None:
         while True:
             try:
-                busy = self.step()
+                busy = self.may_deliver() and self.step()
             except Exception:  # the loop outlives a failed turn; what failed is in the log
                 log.exception("delayed messages could not be delivered")
                 busy = False

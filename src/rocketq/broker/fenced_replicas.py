@@ -8,7 +8,7 @@ import logging
 from typing import Final, Protocol
 
 from rocketq.broker.config import BrokerConfig, BrokerRole
-from rocketq.broker.master_tables import CopyPorts, MasterTables
+from rocketq.broker.master_tables import CopyPorts, MasterTables, PushedTables
 from rocketq.broker.registration import Registrar
 from rocketq.broker.settings import Settings
 from rocketq.errors import StoreError
@@ -59,6 +59,8 @@ class RoleOwner(Protocol):
 
     def begin_anew(self) -> None: ...
 
+    async def save_tables(self) -> None: ...
+
 
 def agent_settings(config: BrokerConfig, flush_type: FlushType) -> AgentSettings:
     return AgentSettings(
@@ -104,6 +106,9 @@ class FencedReplication:
         self._copying: asyncio.Task[None] | None = None
         self._replica: FencedReplica | None = None
         self._retiring = False
+        self._works = True
+        ports.topics.listeners.append(self._tables_changed)
+        ports.groups.listeners.append(self._tables_changed)
         self.serving = asyncio.Event()
         """Set once the broker serves; roles are taken from then on."""
 
@@ -195,6 +200,22 @@ class FencedReplication:
         if was_master and not self._retiring:
             self._owner.end_mastership()
 
+    def tables(self) -> bytes:
+        return self._tables.snapshot().encode()
+
+    async def take_tables(self, body: bytes) -> None:
+        self._tables.take(PushedTables.decode(body))
+        await self._owner.save_tables()
+
+    def _tables_changed(self) -> None:
+        if self._replica is not None:
+            self._replica.tables_changed()
+
+    async def tables_shared(self) -> None:
+        """Before a change of topics or groups is answered: whoever may be elected has it."""
+        if self._replica is not None and not self._settings.config.is_slave:
+            await self._replica.tables_shared()
+
     async def _copy_tables(self, addr: str) -> None:
         failure: str | None = None
         while True:
@@ -242,6 +263,18 @@ class FencedReplication:
     def may_lock(self) -> bool:
         agent = self.replica.agent
         return agent.role is Role.LEADING and agent.has_lease(self._clock.monotonic_ms())
+
+    def may_work(self) -> bool:
+        """What a master does by itself (deliveries, checks of transactions) waits for a valid lease, in both modes."""
+        may = self.may_lock()
+        if may != self._works and self.replica.agent.role is Role.LEADING:
+            self._works = may
+            name = self._settings.config.name
+            if may:
+                log.info("the lease of broker %s is valid again: deliveries, checks and deletion go on", name)
+            else:
+                log.warning("broker %s has no valid lease: deliveries, checks, deletion and locks wait", name)
+        return may
 
     # as a guard, with haLeaseMode=strict
 

@@ -11,7 +11,7 @@ from rocketq.broker.group_table import GroupTable
 from rocketq.broker.topic_table import TopicTable
 from rocketq.errors import RocketQError, StoreError
 from rocketq.protocol.bodies.groups import GroupConfigTable
-from rocketq.protocol.bodies.json_body import Body
+from rocketq.protocol.bodies.json_body import Body, body, member
 from rocketq.protocol.bodies.offsets import ConsumerOffsets, DelayOffsets
 from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.bodies.topics import TopicConfigTable
@@ -22,6 +22,14 @@ from rocketq.store import StateFiles, Store
 
 TIMEOUT_MS: Final = 3_000
 _Table = TypeVar("_Table", bound=Body)
+
+
+@body
+class PushedTables(Body):
+    """What a master tells the slaves of a fenced group at once."""
+
+    topics: TopicConfigTable = member("topics")
+    groups: GroupConfigTable = member("groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +48,38 @@ class MasterTables:
         self._ports = ports
         self._pool = ConnectionPool()
         self._saved_delays: dict[int, int] | None = None
+        self._pushed_count = 0
 
     async def close(self) -> None:
         await self._pool.close()
 
     async def copy(self, addr: str) -> str | None:
         """Everything, from the master at `addr`; why not, or None."""
-        ports = self._ports
+        ports, pushed_count = self._ports, self._pushed_count
         try:
             topics = await self._ask(addr, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
-            if topics.data_version != ports.topics.data_version:
+            if topics.data_version != ports.topics.data_version and pushed_count == self._pushed_count:
                 ports.topics.replace(topics)
             ports.offsets.take_over(await self._ask(addr, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets))
             await self._save_delays(await self._ask(addr, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets))
             groups = await self._ask(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable)
-            if groups.data_version != ports.groups.data_version:
+            if groups.data_version != ports.groups.data_version and pushed_count == self._pushed_count:
                 ports.groups.replace(groups)
         except (RocketQError, OSError) as error:
             return f"{addr}: {error}"
         return None
+
+    def take(self, pushed: PushedTables) -> None:
+        """What the master sent by itself is newer than any answer that is still on its way."""
+        ports = self._ports
+        self._pushed_count += 1
+        if pushed.topics.data_version != ports.topics.data_version:
+            ports.topics.replace(pushed.topics)
+        if pushed.groups.data_version != ports.groups.data_version:
+            ports.groups.replace(pushed.groups)
+
+    def snapshot(self) -> PushedTables:
+        return PushedTables(topics=self._ports.topics.snapshot(), groups=self._ports.groups.snapshot())
 
     async def why_not_follow(self, addr: str) -> str | None:
         """The stream itself cannot tell that a master has lost its last messages: it would go on over ours with others.

@@ -1,8 +1,8 @@
-"""An answer goes out when what its request has changed about topics and groups is on disk."""
+"""An answer goes out when what its request has changed about topics and groups is on disk, here and at replicas."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from rocketq.broker.state_keeper import StateKeeper
@@ -12,23 +12,29 @@ from rocketq.protocol.command import Command
 from rocketq.remoting import Connection, Dispatcher, Handler, Refusal
 from rocketq.remoting.dispatch import Answer, Draft, LateAnswer
 
+Share = Callable[[], Awaitable[None]]
+
 
 class SavedAnswers:
-    """Registers handlers with a dispatcher; those that change nothing answer as fast as ever."""
+    """Registers handlers with a dispatcher; those that change nothing answer as fast as ever.
 
-    def __init__(self, dispatcher: Dispatcher, keeper: StateKeeper) -> None:
+    `share` returns when the replicas that count have every change, too.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, keeper: StateKeeper, share: Share | None = None) -> None:
         self._dispatcher = dispatcher
         self._keeper = keeper
+        self._share = share
 
     def register(self, code: int, handler: Handler) -> None:
-        keeper = self._keeper
+        keeper, share = self._keeper, self._share
 
         def handle(request: Command, connection: Connection) -> Answer:
             before = keeper.changes
             answer = handler(request, connection)
             if answer is None or (isinstance(answer, Command) and keeper.changes == before):
                 return answer
-            return _Saved(answer, keeper)
+            return _Saved(answer, keeper, share, before)
 
         self._dispatcher.register(code, handle)
 
@@ -36,9 +42,11 @@ class SavedAnswers:
 class _Saved:
     """An answer that waits for the disk first; a late one for both."""
 
-    def __init__(self, answer: Command | LateAnswer, keeper: StateKeeper) -> None:
+    def __init__(self, answer: Command | LateAnswer, keeper: StateKeeper, share: Share | None, before: int) -> None:
         self._answer = answer
         self._keeper = keeper
+        self._share = share
+        self._before = before
 
     def __await__(self) -> Generator[Any, None, Command | Draft | None]:
         return self._wait().__await__()
@@ -48,9 +56,12 @@ class _Saved:
             self._answer.close()
 
     async def _wait(self) -> Command | Draft | None:
+        keeper, share = self._keeper, self._share
         answer = self._answer if isinstance(self._answer, Command) else await self._answer
         try:
-            await self._keeper.settle()
+            await keeper.settle()
+            if share is not None and keeper.changes != self._before:
+                await share()
         except (OSError, StoreError) as error:  # the keeper has logged it and tries again
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change could not be saved: {error}") from error
         return answer

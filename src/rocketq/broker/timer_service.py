@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rocketq.broker.figures import Figures
@@ -49,6 +49,8 @@ class TimerService:
         self._saving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._has_run = False
+        self.may_deliver: Callable[[], bool] = lambda: True
+        """A master among replicas delivers while it can be sure that there is no other."""
         self._counts_file = StateFile(store.config.root / "config" / "timermetrics", TimerMetrics, Disk())
         self._counts = self._load_counts()
         self._counts_saved = self.waiting_counts().data_version
@@ -85,7 +87,7 @@ class TimerService:
     async def _run(self) -> None:
         while True:
             try:
-                busy = self.step()
+                busy = self.may_deliver() and self.step()
             except Exception:  # the loop outlives a failed turn; what failed is in the log
                 log.exception("messages with a timer could not be delivered")
                 busy = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from rocketq.broker.producer_groups import ProducerGroups
@@ -43,6 +44,8 @@ class TransactionChecks:
         self._settings = settings
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
+        self.may_check: Callable[[], bool] = lambda: True
+        """A master among replicas asks while it can be sure that there is no other."""
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -66,6 +69,8 @@ class TransactionChecks:
         while True:
             interval_ms = self._settings.config.transaction_check_interval_ms
             await asyncio.sleep(min(interval_ms, TICK_MS) / 1000)
+            if not self.may_check():
+                continue
             try:
                 self._transactions.keep_floors(self._store.log_end, self._store.gate.position)
                 if self._clock.monotonic_ms() - last_ms >= interval_ms:

@@ -249,7 +249,8 @@ class Agent:
     def _report(self, now_ms: int) -> list[Action]:
         assert self.lease is not None
         self._reported_ms = now_ms
-        report = AliveReport(self.settings.ha_addr, self._ends.written, self._ends.last_epoch)
+        slaves = self.term.lags(now_ms) if self.term is not None else ()
+        report = AliveReport(self.settings.ha_addr, self._ends.written, self._ends.last_epoch, slaves)
         return self._send(Purpose.REPORT, control.report_alive(self.broker_id, report, self.lease.id), now_ms)
 
     def _promote(self, epoch: int) -> list[Action]:

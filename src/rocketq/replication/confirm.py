@@ -89,9 +89,13 @@ class Term:
         if follower is not None and follower.connected:
             follower.connected, follower.gone_ms = False, now_ms
 
+    @property
+    def holders(self) -> frozenset[int]:
+        """Whoever is in sync, or may be by now: what one of these lacks can get lost."""
+        return self.in_sync.union(*self._proposed)
+
     def _advance(self) -> None:
-        holders = self.in_sync.union(*self._proposed)
-        ends = [self._end_of(member) for member in holders]
+        ends = [self._end_of(member) for member in self.holders]
         if self.rules.all_ack:
             if None not in ends:
                 self.confirm_offset = max(self.confirm_offset, min(end for end in ends if end is not None))
@@ -106,6 +110,13 @@ class Term:
             return self.own_has
         follower = self.followers.get(member)
         return follower.has if follower is not None else None
+
+    def lags(self, now_ms: int) -> tuple[tuple[int, int, int], ...]:
+        """For people: of each slave its id, how far it has written, and for how long it has not had everything."""
+        return tuple(
+            (member, each.written, 0 if each.has >= self.own_has else max(0, now_ms - each.caught_up_ms))
+            for member, each in sorted(self.followers.items())
+        )
 
     # Who is in sync
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from rocketq.errors import ProtocolError, RocketQError
@@ -78,6 +78,8 @@ class AliveReport:
     ha_addr: str
     log_end: int
     last_epoch: int
+    slaves: tuple[tuple[int, int, int], ...] = ()
+    """By a master: of each slave its id, its log's end, and for how many ms it has not had everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ def view_of(entries: Mapping[str, Entry], revision: int) -> GroupView:
         elif kind == "replica" and number.isdigit():
             replicas[int(number)] = _versioned(_decode(Replica, entry.value), entry)
         elif kind == "alive" and number.isdigit():
-            alive[int(number)] = _versioned(_decode(AliveReport, entry.value), entry)
+            alive[int(number)] = _versioned(_decode_report(entry.value), entry)
     return GroupView(revision, state, master, last_id, switch_to, replicas, alive)
 
 
@@ -187,15 +189,26 @@ def _versioned(value: Value, entry: Entry) -> Versioned[Value]:
 
 
 def _decode(kind: type[Value], data: bytes) -> Value:
+    """What a newer replica has added is left alone."""
     try:
-        return kind(**json.loads(data))
-    except (ValueError, TypeError) as error:
+        members = json.loads(data)
+        known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+        return kind(**{name: value for name, value in members.items() if name in known})
+    except (ValueError, TypeError, AttributeError) as error:
         raise ProtocolError(f"the control store holds no {kind.__name__}: {error}") from None
 
 
 def _decode_state(data: bytes) -> GroupState:
     state = _decode(GroupState, data)
     return replace(state, in_sync=frozenset(state.in_sync))
+
+
+def _decode_report(data: bytes) -> AliveReport:
+    report = _decode(AliveReport, data)
+    try:
+        return replace(report, slaves=tuple((int(number), int(end), int(ms)) for number, end, ms in report.slaves))
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(f"the control store holds no AliveReport: {error}") from None
 
 
 def _encode(value: Any) -> bytes:

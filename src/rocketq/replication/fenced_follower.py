@@ -35,6 +35,8 @@ class FollowerEvents(Protocol):
 
     def confirmed_to(self, offset: int) -> None: ...
 
+    async def take_tables(self, body: bytes) -> None: ...
+
     def left(self, leave: does.Leave) -> None: ...
 
 
@@ -112,6 +114,7 @@ class MasterLink(asyncio.Protocol):
         self._heard_ms = follower.clock.monotonic_ms()
         self._holding = False
         self.ended: asyncio.Future[str] = self._loop.create_future()
+        self._taking: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -152,6 +155,8 @@ class MasterLink(asyncio.Protocol):
                     events.log_moved()
                 case does.ConfirmTo(offset):
                     events.confirmed_to(offset)
+                case does.TakeTables(number, body):
+                    self._taking = self._loop.create_task(self._take_tables(number, body))
                 case does.Acknowledge():
                     self.acknowledge()
                 case does.Reply(frame):
@@ -159,6 +164,15 @@ class MasterLink(asyncio.Protocol):
                 case does.Leave():
                     events.left(action)
                     self.close(action.reason)
+
+    async def _take_tables(self, number: int, body: bytes) -> None:
+        """The master sends no others before these are answered."""
+        try:
+            await self._follower.events.take_tables(body)
+        except (RocketQError, OSError) as error:
+            self.close(f"its tables cannot be taken: {error}")
+        else:
+            self._write(self._session.tables_taken(number))
 
     def _cut(self, point: int) -> None:
         before = self._replica.log_end
@@ -205,5 +219,7 @@ class MasterLink(asyncio.Protocol):
     def close(self, reason: str) -> None:
         if not self.ended.done():
             self.ended.set_result(reason)
+            if self._taking is not None and self._taking is not asyncio.current_task(self._loop):
+                self._taking.cancel()
         if self._transport is not None:
             self._transport.close()

@@ -4,8 +4,9 @@ frame  := header body
 header := magic:i32 version:i8 type:i8 flags:i16 master_epoch:i32 data_epoch:i32 epoch_start:i64
           offset:i64 second:i64 body_length:i32 body_crc:i32 header_crc:i32          52 bytes, big-endian
 offset := DATA its first byte | HEARTBEAT the next byte | ACK the written end | HELLO the log's end
+          | TABLES, TABLES_TAKEN which state of the tables
 second := DATA, HEARTBEAT the confirm offset | ACK the durable end
-body   := HELLO, WELCOME, REJECT: JSON | DATA: whole records of one epoch and one log file | others: empty
+body   := HELLO, WELCOME, REJECT, TABLES: JSON | DATA: whole records of one epoch and one log file | others: empty
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class FrameType(IntEnum):
     HEARTBEAT = 4
     ACK = 5
     REJECT = 6
+    TABLES = 7
+    TABLES_TAKEN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +170,14 @@ def ack(master_epoch: int, written_end: int, durable_end: int, *, learner: bool 
         offset=written_end,
         second=durable_end,
     )
+
+
+def tables(master_epoch: int, number: int, body: bytes) -> Frame:
+    return Frame(type=FrameType.TABLES, master_epoch=master_epoch, offset=number, body=body)
+
+
+def tables_taken(master_epoch: int, number: int) -> Frame:
+    return Frame(type=FrameType.TABLES_TAKEN, master_epoch=master_epoch, offset=number)
 
 
 def encode_all(frames: Sequence[Frame]) -> bytes:

@@ -11,9 +11,10 @@ from typing import Final, Protocol, cast
 from rocketq.errors import RemoteProtocolError, StoreError, UnreachableError
 from rocketq.remoting.address import join_addr
 from rocketq.replication.fenced_frames import Frame, FrameDecoder, encode_frame, encode_header
-from rocketq.replication.fenced_master import Acked, Close, EpochSeen, MasterSession, Send
+from rocketq.replication.fenced_master import Acked, Close, EpochSeen, MasterSession, Send, TablesTaken
 from rocketq.replication.replica_files import StoreReplica
 from rocketq.replication.stream_bodies import Introduction
+from rocketq.replication.table_sharing import TableSharing
 from rocketq.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class FencedListener:
         self.replica = replica
         self.events = events
         self.mastership: Mastership | None = None
+        self.tables = TableSharing()
         self.links: set[SlaveLink] = set()
         self._clock = clock
         self._server: asyncio.Server | None = None
@@ -77,6 +79,7 @@ class FencedListener:
 
     def end_mastership(self) -> None:
         self.mastership = None
+        self.tables.end("this replica is not master any more")
         for link in list(self.links):
             link.close("this replica is not master any more")
 
@@ -92,8 +95,14 @@ class FencedListener:
         for link in list(self.links):
             link.tick()
 
+    def share_tables(self) -> None:
+        """Topics or groups may have changed."""
+        for link in list(self.links):
+            link.share_tables()
+
     def only(self, link: SlaveLink) -> None:
         """A slave has one connection: an older one of it must not speak for it any more."""
+        self.tables.shares.gone(link.slave_id)
         for other in list(self.links):
             if other is not link and other.slave_id == link.slave_id:
                 self.links.discard(other)
@@ -134,6 +143,7 @@ class SlaveLink(asyncio.Protocol):
         if self in self._listener.links:
             self._listener.links.discard(self)
             if self.slave_id:
+                self._listener.tables.shares.gone(self.slave_id)
                 log.warning("slave %d at %s is gone", self.slave_id, self.addr)
                 self._listener.events.slave_gone(self.slave_id)
 
@@ -157,15 +167,45 @@ class SlaveLink(asyncio.Protocol):
                 case Send(reply):
                     self._write(encode_frame(reply))
                 case Acked():
-                    if self.acked is None:
-                        log.info("slave %d at %s follows from %d on", self.slave_id, self.addr, action.written)
-                        listener.only(self)
-                    self.acked = action
-                    listener.events.slave_acked(action)
+                    self._acked(action)
+                case TablesTaken(slave_id, number):
+                    self._tables_taken(slave_id, number)
                 case EpochSeen(epoch):
                     listener.events.epoch_seen(epoch)
                 case Close(reason):
                     self.close(reason, politely=True)
+
+    def _acked(self, ack: Acked) -> None:
+        listener = self._listener
+        if self.acked is None:
+            log.info("slave %d at %s follows from %d on", self.slave_id, self.addr, ack.written)
+            listener.only(self)
+        self.acked = ack
+        if listener.tables.shares.has_any(self.slave_id):
+            listener.events.slave_acked(ack)
+        else:
+            self.share_tables()  # who has not the tables cannot be elected: until then its word does not count
+
+    def _tables_taken(self, slave_id: int, number: int) -> None:
+        listener = self._listener
+        first = not listener.tables.shares.has_any(slave_id)
+        if not listener.tables.shares.taken(slave_id, number):
+            self.close(f"the slave claims state {number} of the tables, which it was not sent")
+            return
+        if first and self.acked is not None:
+            listener.events.slave_acked(self.acked)
+        listener.tables.look()
+        self.share_tables()
+
+    def share_tables(self) -> None:
+        session, tables = self._session, self._listener.tables
+        if session is None or self.acked is None or self._transport is None:
+            return
+        number = tables.shares.next_for(self.slave_id)
+        frame = session.tables(number, tables.encode()) if number is not None else None
+        if number is not None and frame is not None:
+            tables.shares.sent(self.slave_id, number)
+            self._write(encode_frame(frame))
 
     def pause_writing(self) -> None:
         self._paused = True

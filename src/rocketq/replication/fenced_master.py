@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.replication.fenced_frames import LEARNER, Frame, FrameType, data_frame, heartbeat
+from rocketq.replication.fenced_frames import LEARNER, Frame, FrameType, data_frame, heartbeat, tables
 from rocketq.replication.rejoin import CannotJoin, CopyFrom, LogShape, find_rejoin_point
 from rocketq.replication.stream_bodies import (
     Introduction,
@@ -31,6 +31,14 @@ class Acked:
 
 
 @dataclass(frozen=True, slots=True)
+class TablesTaken:
+    """The slave has this state of the tables on its disk."""
+
+    broker_id: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochSeen:
     """The slave knows a larger epoch: this master's time is over."""
 
@@ -42,7 +50,7 @@ class Close:
     reason: str
 
 
-MasterAction = Send | Acked | EpochSeen | Close
+MasterAction = Send | Acked | TablesTaken | EpochSeen | Close
 
 
 class _Phase(Enum):
@@ -84,6 +92,8 @@ class MasterSession:
             return self._greet(frame, shape)
         if self._phase in (_Phase.FIRST_ACK, _Phase.STREAMING) and frame.type is FrameType.ACK:
             return self._acked(frame, shape)
+        if self._phase is _Phase.STREAMING and frame.type is FrameType.TABLES_TAKEN:
+            return [TablesTaken(self.slave_id, frame.offset)]
         if frame.type is FrameType.REJECT:
             return self._close("the slave refused")
         return self._close(f"{frame.type.name} was not expected")
@@ -145,6 +155,10 @@ class MasterSession:
         if self._phase is not _Phase.STREAMING or self.next_offset is None:
             return None
         return heartbeat(self._epoch, self.next_offset, confirm_offset)
+
+    def tables(self, number: int, body: bytes) -> Frame | None:
+        """What topics and groups there are; None before the slave streams."""
+        return tables(self._epoch, number, body) if self._phase is _Phase.STREAMING else None
 
     def _reject(self, reason: str) -> list[MasterAction]:
         frame = Frame(type=FrameType.REJECT, master_epoch=self._epoch, body=encode_rejection(Rejection(reason)))

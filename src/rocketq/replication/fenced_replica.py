@@ -40,6 +40,10 @@ class RoleListener(Protocol):
 
     async def unrelated(self, reason: str) -> None: ...
 
+    def tables(self) -> bytes: ...
+
+    async def take_tables(self, body: bytes) -> None: ...
+
 
 class FencedReplica:
     """Belongs to one event loop. `gate` opens for answers; the store's confirm offset is what readers see."""
@@ -59,6 +63,7 @@ class FencedReplica:
         self.replica = replica
         self.agent = Agent(settings, replica.load_state(), replica.ends)
         self.listener = FencedListener(replica, clock, self)
+        self.listener.tables.encode = roles.tables
         self.follower = Follower(replica, clock, self._introduction, self)
         self._control = control
         self._clock = clock
@@ -152,10 +157,13 @@ class FencedReplica:
                 await asyncio.sleep(0.5)  # reads go on by themselves
 
     def _needed_from(self) -> int | None:
-        """Nothing is deleted that a member of the in-sync set has not copied yet. Asked by another thread."""
+        """Nothing is deleted that a member of the in-sync set has not copied yet, and nothing at all by a master that
+        cannot be sure to be the only one. Asked by another thread."""
         term = self.agent.term
         if term is None:
             return None
+        if not self.agent.has_lease(self._now_ms()):
+            return 0
         followers = [follower.written for member, follower in list(term.followers.items()) if member in term.in_sync]
         return min(followers, default=None)
 
@@ -253,6 +261,7 @@ class FencedReplica:
             log.info("replica %d is master of epoch %d from %d on", self.agent.broker_id, epoch, self.replica.log_end)
             self.gate = self.replica.store.replica_gate = self._new_gate()
             self.listener.lead(Mastership(epoch, self._introduction(), lambda: self.agent.confirm_offset or 0))
+            self.listener.tables.begin(self._slaves_that_count)
         self._put(actions)
 
     def _stop_leading(self, reason: str) -> None:
@@ -272,7 +281,15 @@ class FencedReplica:
             log.info("the control store cannot be read: %s", error)
             self._put(self.agent.on_read_failed(number, self._now_ms()))
         else:
+            before = self.agent.term.in_sync if self.agent.term else None
             self._put(self.agent.on_view(number, view, self._now_ms()))
+            self._tell_in_sync(before)
+
+    def _tell_in_sync(self, before: frozenset[int] | None) -> None:
+        term = self.agent.term
+        if term is not None and before is not None and term.in_sync != before:
+            now, was = (", ".join(map(str, sorted(members))) for members in (term.in_sync, before))
+            log.warning("master %d of epoch %d: in sync are now %s, were %s", term.broker_id, term.epoch, now, was)
 
     async def _commit(self, action: act.Commit) -> None:
         try:
@@ -337,6 +354,24 @@ class FencedReplica:
 
     def slave_gone(self, broker_id: int) -> None:
         self.agent.on_slave_gone(broker_id, self._now_ms())
+        self.listener.tables.look()
+
+    def _slaves_that_count(self) -> frozenset[int]:
+        term = self.agent.term
+        return term.holders - {self.agent.broker_id} if term is not None else frozenset()
+
+    def tables_changed(self) -> None:
+        """Topics or groups: whoever follows gets them."""
+        if self.listener.mastership is not None:
+            self.listener.tables.shares.changed()
+            self._loop.call_soon(self.listener.share_tables)  # all changes of one request together
+
+    async def tables_shared(self) -> None:
+        """Returns when whoever may be elected has all changes so far; StoreError when that takes too long."""
+        await self.listener.tables.wait(self._answer_timeout_ms)
+
+    async def take_tables(self, body: bytes) -> None:
+        await self._roles.take_tables(body)
 
     def epoch_seen(self, epoch: int) -> None:
         self._put(self.agent.on_epoch_seen(epoch, self._now_ms()))
@@ -360,6 +395,7 @@ class FencedReplica:
         if self.failed:
             return
         store.health.follows = self.agent.may_write(now_ms)
+        self.listener.tables.look()
         confirm = self.agent.confirm_offset
         if confirm is not None and confirm > self._confirmed:
             self._confirmed = confirm

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.replication.fenced_frames import LEARNER, Frame, FrameType, ack
+from rocketq.replication.fenced_frames import LEARNER, Frame, FrameType, ack, tables_taken
 from rocketq.replication.rejoin import CannotJoin, CopyFrom, find_rejoin_point
 from rocketq.replication.stream_bodies import (
     Introduction,
@@ -59,6 +59,14 @@ class ConfirmTo:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeTables:
+    """Become the master's topics and groups; answered by `tables_taken` when they are on disk."""
+
+    number: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledge:
     """Tell the master both ends now."""
 
@@ -77,7 +85,7 @@ class Leave:
     unrelated: bool = False
 
 
-SlaveAction = SeeEpoch | CutTo | StartAt | BeginEpoch | Append | ConfirmTo | Acknowledge | Reply | Leave
+SlaveAction = SeeEpoch | CutTo | StartAt | BeginEpoch | Append | ConfirmTo | TakeTables | Acknowledge | Reply | Leave
 
 
 class _Phase(Enum):
@@ -113,6 +121,9 @@ class SlaveSession:
     def ack(self, written: int, durable: int) -> Frame:
         return ack(self.epoch, written, min(durable, written), learner=self._learner)
 
+    def tables_taken(self, number: int) -> Frame:
+        return tables_taken(self.epoch, number)
+
     @property
     def is_streaming(self) -> bool:
         return self._phase is _Phase.STREAMING
@@ -141,6 +152,8 @@ class SlaveSession:
             if frame.offset != self._end:
                 return self._leave(f"the master goes on at {frame.offset}, this log ends at {self._end}")
             return [ConfirmTo(min(frame.second, self._end)), Acknowledge()]
+        if self._phase is _Phase.STREAMING and frame.type is FrameType.TABLES:
+            return [TakeTables(frame.offset, frame.body)]
         return self._leave(f"{frame.type.name} was not expected")
 
     def _welcomed(self, frame: Frame) -> list[SlaveAction]:

@@ -46,8 +46,9 @@ async def fill(store: ControlStore) -> None:
     assert await store.commit(GROUP, change)
     _, change = control.alter_set(await store.read(GROUP), 1, leases[0], frozenset({1, 2}))
     assert await store.commit(GROUP, change)
-    for number, end in ((1, 500), (2, 400)):
-        assert await store.commit(GROUP, control.report_alive(number, AliveReport("ha", end, 1), leases[number - 1]))
+    for number, end, slaves in ((1, 500, ((2, 390, 2_500),)), (2, 400, ())):
+        report = AliveReport("ha", end, 1, slaves)
+        assert await store.commit(GROUP, control.report_alive(number, report, leases[number - 1]))
     await store.close()
 
 
@@ -58,15 +59,17 @@ def test_status_shows_roles_and_how_far_everybody_is(etcd: LocalEtcd, tmp_path: 
     asked = ["ha", "status", "--control", etcd.url, "--broker", "broker-a"]
     told = json.loads(CliRunner().invoke(main, [*asked, "--json"]).output)
     assert (told["epoch"], told["master"]) == (1, 1)
-    assert [(row["role"], row["in_sync"], row["behind_bytes"]) for row in told["replicas"]] == [
-        ("master", True, 0),
-        ("slave", True, 100),
+    names = ("role", "in_sync", "behind_bytes", "behind_seconds")
+    assert [tuple(row[name] for name in names) for row in told["replicas"]] == [
+        ("master", True, 0, 0.0),
+        ("slave", True, 110, 2.5),  # as the master sees it
     ]
     conf = tmp_path / "broker.conf"
     conf.write_text(f"brokerName=broker-a\nhaControlStore={etcd.url}\nhaProtocol=fenced\n")
     shown = CliRunner().invoke(main, ["ha", "status", "-c", str(conf)])
     assert shown.exit_code == 0
     assert "addr-b" in shown.output
+    assert "SECONDS" in shown.output
 
 
 @needs_etcd

@@ -28,6 +28,8 @@ HOST = Host.of("127.0.0.1", 10911)
 @dataclass
 class Roles:
     told: list[str] = field(default_factory=list)
+    table: bytes = b"{}"
+    disk_is_full: bool = False
 
     async def lead(self, epoch: int) -> None:
         self.told.append(f"lead {epoch}")
@@ -40,6 +42,14 @@ class Roles:
 
     async def unrelated(self, reason: str) -> None:
         self.told.append("unrelated")
+
+    def tables(self) -> bytes:
+        return self.table
+
+    async def take_tables(self, body: bytes) -> None:
+        if self.disk_is_full:
+            raise OSError("no space is left")
+        self.table = body
 
 
 class Member:

@@ -165,3 +165,14 @@ def test_the_confirm_offset_never_goes_back_nor_beyond_anybody_who_counts(steps:
             ends = [one.own_has if member == 1 else one.followers[member].has for member in holders]
             assert one.confirm_offset <= min(ends)
     assert replace(one) == one
+
+
+def test_how_far_slaves_are_is_told_in_bytes_and_time() -> None:
+    """Goal: nothing behind: no time; otherwise since it last had everything."""
+    one = term(2, 3)
+    one.on_ack(2, 100, 100, 1_000)
+    one.on_ack(3, 100, 100, 1_000)
+    one.on_own(300, 300)
+    one.on_ack(2, 300, 300, 2_000)
+    one.on_ack(3, 150, 150, 2_000)
+    assert one.lags(4_500) == ((2, 300, 0), (3, 150, 3_500))

@@ -77,7 +77,8 @@ def _run(config: BrokerConfig, work: Callable[[ControlStore, Group], Awaitable[R
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @asks_group
 def status(config: BrokerConfig, as_json: bool) -> None:
-    """Show roles, epochs, who is in sync, and how far each log is behind, as told within the last seconds."""
+    """Show roles, epochs, who is in sync, and how far each log is behind (bytes, and for how many seconds), as told
+    within the last five seconds."""
     view = _run(config, lambda store, group: store.read(group))
     if view.state is None:
         raise ControlError(f"{config.cluster}/{config.name} is not known to the control store")
@@ -86,8 +87,8 @@ def status(config: BrokerConfig, as_json: bool) -> None:
         click.echo(json.dumps(facts, indent=2))
         return
     click.echo(f"epoch {facts['epoch']}, in-sync set version {facts['version']}, master {facts['master'] or 'none'}")
-    titles = ["ID", "ROLE", "IN SYNC", "ALIVE", "EPOCH", "LOG END", "BEHIND", "ADDRESS"]
-    names = ("id", "role", "in_sync", "alive", "last_epoch", "log_end", "behind_bytes", "address")
+    titles = ["ID", "ROLE", "IN SYNC", "ALIVE", "EPOCH", "LOG END", "BEHIND", "SECONDS", "ADDRESS"]
+    names = ("id", "role", "in_sync", "alive", "last_epoch", "log_end", "behind_bytes", "behind_seconds", "address")
     click.echo(table(titles, [tuple(_text(row[name]) for name in names) for row in facts["replicas"]]))
 
 
@@ -95,10 +96,10 @@ def describe(view: GroupView) -> dict[str, Any]:
     """A group in plain values."""
     assert view.state is not None
     state, master_id = view.state.value, view.master.value.broker_id if view.master else 0
-    longest = max((report.value.log_end for report in view.alive.values()), default=0)
     rows = []
     for number in sorted(view.replicas):
         report = view.alive[number].value if number in view.alive else None
+        behind_bytes, behind_seconds = _behind(view, number)
         rows.append(
             {
                 "id": number,
@@ -107,11 +108,24 @@ def describe(view: GroupView) -> dict[str, Any]:
                 "alive": report is not None,
                 "last_epoch": report.last_epoch if report else None,
                 "log_end": report.log_end if report else None,
-                "behind_bytes": longest - report.log_end if report else None,
+                "behind_bytes": behind_bytes,
+                "behind_seconds": behind_seconds,
                 "address": view.replicas[number].value.addr,
             }
         )
     return {"epoch": state.epoch, "version": state.version, "master": master_id, "replicas": rows}
+
+
+def _behind(view: GroupView, number: int) -> tuple[int | None, float | None]:
+    """As the master sees it, all at one moment; without a master's word by what each has told of itself."""
+    master = view.alive.get(view.master.value.broker_id) if view.master else None
+    if view.master is not None and number == view.master.value.broker_id:
+        return 0, 0.0
+    for slave_id, end, behind_ms in master.value.slaves if master is not None else ():
+        if slave_id == number and master is not None:
+            return max(0, master.value.log_end - end), behind_ms / 1000
+    longest = max((report.value.log_end for report in view.alive.values()), default=0)
+    return (longest - view.alive[number].value.log_end, None) if number in view.alive else (None, None)
 
 
 def _text(value: object) -> str:

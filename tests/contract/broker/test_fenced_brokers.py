@@ -1,0 +1,157 @@
+"""Brokers that are replicas of each other, in one process, with a control store in memory that can be away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rocketq.broker import Broker
+from rocketq.broker.fenced_replicas import FencedReplication
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.replication.control import ControlError
+from rocketq.replication.control_memory import ControlTable, MemoryControl
+from rocketq.runtime.clock import SystemClock
+from tests.contract.broker.kit import connected, eventually, heartbeat, make_topic, over_loopback, props, send
+from tests.contract.broker.test_replication import make_broker, name_server, running
+
+FENCED = {
+    "haProtocol": "fenced",
+    "haControlStore": "etcd://127.0.0.1:1",
+    "haLeaseTimeout": "1200",
+    "haLeaseTtl": "30000",
+    "slaveTimeout": "1000",
+}
+
+
+class ControlThatMayBeAway(MemoryControl):
+    away = False
+
+    async def keep_alive(self, lease_id: int) -> None:
+        if self.away:
+            raise ControlError("away")
+        await super().keep_alive(lease_id)
+
+
+@pytest.fixture
+def controls(monkeypatch: pytest.MonkeyPatch) -> list[ControlThatMayBeAway]:
+    """Every broker's own, over one table."""
+    made: list[ControlThatMayBeAway] = []
+    table = ControlTable()
+
+    def make(config: object) -> ControlThatMayBeAway:
+        made.append(ControlThatMayBeAway(SystemClock(), table))
+        return made[-1]
+
+    monkeypatch.setattr("rocketq.broker.fenced_replicas.control_store", make)
+    return made
+
+
+def fenced(broker: Broker) -> FencedReplication:
+    assert isinstance(broker.parts.replication, FencedReplication)
+    return broker.parts.replication
+
+
+@asynccontextmanager
+async def replicas(folder: Path, **given: str) -> AsyncIterator[tuple[Broker, Broker]]:
+    """A master and a slave that is in sync."""
+    async with name_server(folder) as names:
+        one, two = (make_broker(folder / name, names.addr, **FENCED, **given) for name in "ab")
+        async with running(one):
+
+            async def leads() -> bool:
+                return not one.config.is_slave
+
+            await eventually(leads, 20)
+            async with running(two):
+
+                async def in_sync() -> bool:
+                    term = fenced(one).replica.agent.term
+                    return term is not None and len(term.in_sync) == 2
+
+                await eventually(in_sync, 20)
+                yield one, two
+
+
+@over_loopback
+async def test_a_change_of_tables_is_at_the_slave_when_it_is_answered(
+    tmp_path: Path, controls: list[ControlThatMayBeAway]
+) -> None:
+    """Goal: topics made by tools and by sends, groups made by heartbeats: whoever may be elected has them, on disk."""
+    async with replicas(tmp_path) as (master, slave), connected(master.addr) as (one,):
+        await make_topic(one, "Made", 3)
+        assert slave.parts.topics.get("Made") == master.parts.topics.get("Made")
+        assert slave.parts.files.topics.load().topics["Made"].read_queue_count == 3
+        assert (await send(one, "ByItself")).code == ResponseCode.SUCCESS
+        assert slave.parts.topics.get("ByItself") == master.parts.topics.get("ByItself")
+        await heartbeat(one, "c1", "readers", topic="Made")
+        assert slave.parts.groups.get("readers") is not None
+        assert (await one.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Made"})).code == 0
+        assert slave.parts.topics.get("Made") is None
+        assert slave.parts.topics.data_version == master.parts.topics.data_version
+
+
+@over_loopback
+async def test_a_change_that_a_member_does_not_take_is_not_called_done(
+    tmp_path: Path, controls: list[ControlThatMayBeAway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the tool is told what is where; a moment later the same change succeeds."""
+    async with replicas(tmp_path) as (master, slave), connected(master.addr) as (one,):
+        hung = asyncio.Event()
+
+        async def wait_long() -> None:
+            await hung.wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(slave, "save_tables", wait_long)
+            fields = {
+                "topic": "Made",
+                "readQueueNums": 1,
+                "writeQueueNums": 1,
+                "perm": 6,
+                "topicFilterType": "SINGLE_TAG",
+            }
+            fields |= {"defaultTopic": "TBW102", "topicSysFlag": 0, "order": "false"}
+            answer = await one.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.remark is not None
+            assert "replica 2" in answer.remark
+        hung.set()
+        answer = await one.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+        assert answer.code == ResponseCode.SUCCESS
+
+
+@over_loopback
+async def test_services_of_a_master_wait_while_it_has_no_lease(
+    tmp_path: Path, controls: list[ControlThatMayBeAway], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: `available`: sends go on; deliveries, checks, deletion and locks wait until the lease is back."""
+    async with replicas(tmp_path) as (master, _), connected(master.addr) as (one,):
+        await make_topic(one, "T", 1)
+        caplog.set_level("INFO")
+        controls[0].away = True
+        agent, clock = fenced(master).replica.agent, SystemClock()
+
+        async def is_over() -> bool:
+            return not agent.has_lease(clock.monotonic_ms())
+
+        await eventually(is_over, 20)
+        assert not fenced(master).may_work()
+        assert master.parts.store.retention.keep_from() == 0
+        assert (await send(one, "T", b"at once")).code == ResponseCode.SUCCESS
+        assert (await send(one, "T", b"soon", properties=props(DELAY="1"))).code == ResponseCode.SUCCESS
+        assert (await send(one, "T", b"timed", properties=props(TIMER_DELAY_MS="10"))).code == ResponseCode.SUCCESS
+        await asyncio.sleep(1.5)  # long enough for a delivery, were there one
+        assert master.parts.store.max_offset("T", 0) == 1
+        controls[0].away = False
+
+        async def is_delivered() -> bool:
+            return master.parts.store.max_offset("T", 0) == 3
+
+        await eventually(is_delivered, 20)
+        assert master.parts.store.retention.keep_from() != 0
+        assert "has no valid lease" in caplog.text
+        assert "is valid again" in caplog.text
