@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KERNEL := $(wildcard src/rocketq/kernel/*.py src/rocketq/kernel/*.pxd src/rocketq/kernel/*.h)
 
-.PHONY: help setup check test test-compiled test-interpreted test-spark-slow interop interop-store interop-broker bench chaos demo store-demo clean
+.PHONY: help setup check test test-compiled test-interpreted test-spark-slow interop interop-store interop-broker bench chaos chaos-sim chaos-faults chaos-failovers demo store-demo clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -58,9 +58,18 @@ interop-store: setup
 interop-broker: setup
 	$(INTEROP) tests/interop $(addprefix --ignore=,$(INTEROP_STORE))
 
-chaos: setup ## failover: 10,000 seeded schedules (ROCKETQ_SEED=n replays one), 200 failovers of real brokers; hours
-	ROCKETQ_SCHEDULES=10000 $(BIN)/pytest tests/sim/test_failover.py tests/sim/test_failover_cases.py
-	ROCKETQ_FAILOVERS=100 $(BIN)/pytest -s tests/adversity/test_failover_processes.py
+# Parts: chaos-sim, chaos-faults, chaos-failovers. ROCKETQ_SCHEDULES=n, ROCKETQ_FAILOVERS=n, ROCKETQ_ROWS=n (clusters
+# at a time), ROCKETQ_CHAOS_MINUTES=n; logs of clusters that failed are in build/chaos-logs.
+chaos: chaos-sim chaos-faults chaos-failovers ## failover: 10,000 seeded schedules (ROCKETQ_SEED=n replays one), 200 failovers of real brokers
+
+chaos-sim: setup
+	ROCKETQ_SCHEDULES=$${ROCKETQ_SCHEDULES:-10000} $(BIN)/pytest --numprocesses=auto tests/sim/test_failover.py tests/sim/test_failover_cases.py
+
+chaos-faults: setup
+	ROCKETQ_ETCD_AWAY_S=$${ROCKETQ_ETCD_AWAY_S:-60} $(BIN)/pytest --numprocesses=2 -rs tests/adversity/test_failover_faults.py
+
+chaos-failovers: setup
+	$(BIN)/python -m tests.adversity.chaos
 
 bench: setup ## the figures, as ratios within one run
 	@status=0; for each in store opening broker replication client delays filters spark; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -29,8 +30,8 @@ class EtcdError(RocketQError):
 
 
 def find_etcd() -> str | None:
-    """The program, when it is installed."""
-    return shutil.which("etcd")
+    """The program, when it is installed; ROCKETQ_ETCD names another one."""
+    return shutil.which(os.environ.get("ROCKETQ_ETCD") or "etcd")
 
 
 def free_ports(count: int) -> list[int]:
@@ -46,15 +47,18 @@ class EtcdMember:
     peer_port: int
     extra: Sequence[str] = ()
     scheme: str = "http"
+    host: str = "127.0.0.1"
+    before: Sequence[str] = ()
+    """A command that runs another one somewhere else, in a network of its own."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
     def endpoint(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.client_port}"
+        return f"{self.scheme}://{self.host}:{self.client_port}"
 
     @property
     def peer(self) -> str:
-        return f"http://127.0.0.1:{self.peer_port}"
+        return f"http://{self.host}:{self.peer_port}"
 
     def start(self, program: str, cluster: str) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +75,7 @@ class EtcdMember:
             *self.extra,
         ]
         with open(self.folder / "etcd.log", "ab") as output:
-            self.process = subprocess.Popen([program, *arguments], stdout=output, stderr=output)
+            self.process = subprocess.Popen([*self.before, program, *arguments], stdout=output, stderr=output)
 
     def signal(self, number: int) -> None:
         if self.process is not None:
@@ -110,7 +114,7 @@ class LocalEtcd:
     @property
     def url(self) -> str:
         """As haControlStore has it."""
-        return "etcd://" + ",".join(f"127.0.0.1:{member.client_port}" for member in self.members)
+        return "etcd://" + ",".join(f"{member.host}:{member.client_port}" for member in self.members)
 
     def start(self, *, wait: bool = True) -> None:
         for member in self.members:
@@ -156,7 +160,7 @@ class LocalEtcd:
 
 def _is_healthy(member: EtcdMember) -> bool:
     if member.scheme != "http":  # whoever uses TLS knows by its first call
-        return _accepts(member.client_port)
+        return _accepts(member.host, member.client_port)
     try:
         with urllib.request.urlopen(f"{member.endpoint}/health", timeout=1) as answer:
             return b"true" in answer.read()
@@ -164,7 +168,7 @@ def _is_healthy(member: EtcdMember) -> bool:
         return False
 
 
-def _accepts(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+def _accepts(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
         return True
     return False
