@@ -31,6 +31,9 @@ class Replication(Protocol):
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     def state(self) -> ReplicationState: ...
+    def may_lock(self) -> bool:
+        """Whether this broker is sure enough of its role to give queues to consumers."""
+        ...
 
 
 def stream_times(settings: Settings) -> StreamTimes:
@@ -63,6 +66,9 @@ class MasterReplication:
 
     async def stop(self) -> None:
         await self._listener.stop()
+
+    def may_lock(self) -> bool:
+        return True
 
     def state(self) -> ReplicationState:
         end = self._store.log_end
@@ -116,6 +122,9 @@ class SlaveReplication:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._follower.stop()
         await self._tables.close()
+
+    def may_lock(self) -> bool:
+        return True
 
     def _heard(self, addr: str, ha_addr: str | None) -> None:
         if self._master != (addr, ha_addr):

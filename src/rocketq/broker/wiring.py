@@ -10,7 +10,6 @@ from rocketq.broker.consumer_filters import ConsumerFilters
 from rocketq.broker.consumer_groups import ConsumerGroups
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.delay_service import DelayService
-from rocketq.broker.fenced_replicas import FencedReplication
 from rocketq.broker.figures import Figures
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.handlers import (
@@ -136,9 +135,7 @@ def _bind_data(parts: Parts, dispatcher: Registry) -> None:
 
 def _bind_groups(parts: Parts, dispatcher: Registry) -> None:
     membership.handlers.bind(dispatcher, membership_ports(parts))
-    fenced = parts.replication if isinstance(parts.replication, FencedReplication) else None
-    may_lock = fenced.may_lock if fenced is not None else (lambda: True)
-    locks.handlers.bind(dispatcher, locks.LockPorts(parts.locks, parts.clock, may_lock))
+    locks.handlers.bind(dispatcher, locks.LockPorts(parts.locks, parts.clock, parts.replication.may_lock))
     relays.handlers.bind(dispatcher, relays.RelayPorts(parts.consumers, parts.store))
     resets.handlers.bind(
         dispatcher,

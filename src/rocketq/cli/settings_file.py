@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,17 @@ def read_settings(path: Path) -> dict[str, str]:
     """Every setting as text; ConfigError when the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
-        if path.suffix == ".toml":
-            return {key: _to_text(key, value) for key, value in tomllib.loads(text).items()}
-        return parse_config(text)
+        return _read_toml(text) if path.suffix == ".toml" else parse_config(text)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RemoteProtocolError) as error:
+    except (ValueError, RemoteProtocolError) as error:  # no UTF-8, no TOML
         raise ConfigError(f"{path}: {error}") from None
+
+
+def _read_toml(text: str) -> dict[str, str]:
+    import tomllib  # noqa: PLC0415 - as long to load as a small broker takes to open its store, for few files
+
+    return {key: _to_text(key, value) for key, value in tomllib.loads(text).items()}
 
 
 def _to_text(key: str, value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from rocketq.filter.bloom import BloomGeometry
 from rocketq.filter.errors import BadExpressionError
-from rocketq.filter.sql import compile_sql
+from rocketq.filter.sql import compile_sql, load_parser
 from rocketq.filter.tags import parse_tags, tag_code
 
-__all__ = ["BadExpressionError", "BloomGeometry", "compile_sql", "parse_tags", "tag_code"]
+__all__ = ["BadExpressionError", "BloomGeometry", "compile_sql", "load_parser", "parse_tags", "tag_code"]

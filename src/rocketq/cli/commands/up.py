@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,7 +31,9 @@ from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.nameserver import NameServer, NameServerConfig
-from rocketq.testing.etcd import LocalEtcd
+
+if TYPE_CHECKING:
+    from rocketq.testing.etcd import LocalEtcd
 
 DATA_DIR = Path.home() / ".rocketq"
 BROKER_NAME = "broker-0"
@@ -279,6 +282,8 @@ def up(
         _check_settings(config_file, data_dir, changes)
         names = _name_server(data_dir, host, namesrv_port)
         if replicas is not None:
+            from rocketq.testing.etcd import LocalEtcd  # noqa: PLC0415 - with it all of HTTP, which only this needs
+
             etcd = LocalEtcd(data_dir / "etcd")
             processes = _processes(replicas, data_dir, host, port, log_file, _replica_options(replicas, etcd) + options)
             fleet: Fleet = ReplicaFleet(names, processes, etcd)
