@@ -8,6 +8,7 @@ import platform
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,22 @@ class Bar:
         return f"{'held  ' if self.held else 'MISSED'}  {self.name}: {self.measured:.2f} ({limit})"
 
 
+def commit_name() -> str:
+    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return said.stdout.strip()
+
+
+def saved(name: str) -> dict[str, Any]:
+    """What the last run left, or nothing."""
+    try:
+        return dict(json.loads(_path(name).read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
 def save(name: str, figures: dict[str, object]) -> Path:
     """Beside the other results, with commit and machine."""
-    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    path = Path(__file__).parent / "results" / f"{name}.json"
+    path = _path(name)
     path.parent.mkdir(exist_ok=True)
     machine = {
         "cpu_count": os.cpu_count(),
@@ -41,8 +54,12 @@ def save(name: str, figures: dict[str, object]) -> Path:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
-    path.write_text(json.dumps({"commit": said.stdout.strip(), "machine": machine, **figures}, indent=1) + "\n")
+    path.write_text(json.dumps({"commit": commit_name(), "machine": machine, **figures}, indent=1) + "\n")
     return path
+
+
+def _path(name: str) -> Path:
+    return Path(__file__).parent / "results" / f"{name}.json"
 
 
 def _said_by(file: str, name: str) -> str:

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_QUIET_S: Final = 0.1
+
+
+def settled_cpu_seconds(roots: Iterable[int]) -> float:
+    """As `cpu_seconds`, once nobody is coming or going: who ends while the list is read is in no line of it."""
+    known = list(roots)
+    seconds, members = _read(known)
+    while True:
+        time.sleep(_QUIET_S)
+        before = members
+        seconds, members = _read(known)
+        if members == before:
+            return seconds
 
 
 def cpu_seconds(roots: Iterable[int]) -> float:
     """Of these processes and everything below them; who has ended counts through who waited for it."""
+    return _read(roots)[0]
+
+
+def _read(roots: Iterable[int]) -> tuple[float, set[int]]:
     times, parents = _table()
     members, waiting = set[int](), list(roots)
     children: dict[int, list[int]] = {}
@@ -21,7 +40,7 @@ def cpu_seconds(roots: Iterable[int]) -> float:
         if pid in times and pid not in members:
             members.add(pid)
             waiting += children.get(pid, [])
-    return sum(times[pid] for pid in members) / _TICKS_PER_S
+    return sum(times[pid] for pid in members) / _TICKS_PER_S, members
 
 
 def _table() -> tuple[dict[int, int], dict[int, int]]:

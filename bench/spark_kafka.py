@@ -73,13 +73,22 @@ class KafkaBroker:
         self._jars = broker_jars()
         self._partitions = partitions
         self._root = Path(tempfile.mkdtemp(prefix="kafka-bench-"))
+        self._process: subprocess.Popen[bytes] | None = None
         self.addr = ""
 
     @property
     def pids(self) -> list[int]:
-        return [self._process.pid]
+        return [] if self._process is None else [self._process.pid]
 
     def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _start(self) -> None:
         port, controller = _free_port(), _free_port()
         self.addr = f"127.0.0.1:{port}"
         config = self._root / "server.properties"
@@ -108,13 +117,13 @@ class KafkaBroker:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise Unavailable(f"Kafka did not start: {self._said()}")
             time.sleep(0.1)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.wait()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
         shutil.rmtree(self._root, ignore_errors=True)
 
     def _said(self) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import warnings
@@ -135,6 +137,7 @@ def _local_conf(given: Mapping[str, str]) -> dict[str, str]:
     conf = dict(_LOCAL_CONF)
     if "spark.driver.extraJavaOptions" not in given:
         folder = Path(tempfile.mkdtemp(prefix="rocketq-spark-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         (folder / "log4j2.properties").write_text(_LOG4J)
         options = f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties -Dderby.system.home={folder}"
         conf["spark.driver.extraJavaOptions"] = options
