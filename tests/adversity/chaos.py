@@ -14,6 +14,7 @@ failovers, then its history is checked. Figures of all are printed at the end; a
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import multiprocessing
 import os
 import shutil
@@ -53,6 +54,7 @@ def plan(failovers: int, seed: int, *, cuts: bool) -> list[Row]:
 
 def run(row: Row) -> tuple[Figures | None, str]:
     """In a process of its own: figures, or what went wrong."""
+    logging.getLogger("rocketq").setLevel(logging.CRITICAL)  # clients complain, as they should
     folder = Path(tempfile.mkdtemp(prefix="rocketq-chaos-"))
     try:
         return run_row(folder, row), ""

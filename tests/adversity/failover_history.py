@@ -15,8 +15,9 @@ from rocketq.store import Store, StoreConfig
 from rocketq.testing.embedded import SMALL_FILES
 
 TOPIC = "Load"
-SEGMENT_BYTES = 8 << 20
-MESSAGE_BYTES_MAX = 1 << 20
+SEGMENT_BYTES = 256 << 10
+"""Small, so that files end all the time."""
+MESSAGE_BYTES_MAX = 64 << 10
 Place = tuple[int, int]
 """Queue id and queue offset."""
 

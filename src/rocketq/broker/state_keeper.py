@@ -36,6 +36,7 @@ class StateKeeper:
         self._settled_changes = 0
         self._unsaved: set[MakeSave] = set()
         self._saving: asyncio.Task[None] | None = None
+        self._told = ""
 
     def load(self) -> None:
         """DamagedStateError when a file and its backup cannot be read: nothing is served then."""
@@ -92,9 +93,19 @@ class StateKeeper:
         if task.cancelled():
             return
         if (failure := task.exception()) is not None:  # it is tried again at the next change, and regularly
+            self._tell(failure)
+        else:
+            self._told = ""
+            if not self.is_settled:
+                self._save_soon()
+
+    def _tell(self, failure: BaseException) -> None:
+        """A full disk in one line, and not again until a save has worked."""
+        if not isinstance(failure, OSError):
             log.error("topics or groups could not be saved", exc_info=failure)
-        elif not self.is_settled:
-            self._save_soon()
+        elif self._told != str(failure):
+            self._told = str(failure)
+            log.error("topics or groups could not be saved, it is tried again: %s", failure)
 
     # regularly, and at the end
 

@@ -1,0 +1,133 @@
+"""One fault of a replicated broker under load: three replicas, senders, a consumer, and the check at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rocketq.testing.etcd import EtcdMember
+
+from .failover_history import Answers, check_nothing_lost
+from .failover_load import HEAL_S, Watcher, all_consumed, consuming, grow, sending
+from .namespaces import Namespaces
+from .replica_processes import Process, ReplicaProcesses
+
+
+@dataclass
+class Scene:
+    """What a fault can be done to."""
+
+    cluster: ReplicaProcesses
+    watcher: Watcher
+    answers: Answers
+    epoch: int
+    master: Process
+
+    @property
+    def slaves(self) -> list[Process]:
+        return self.cluster.others(self.master)
+
+    def number_of(self, process: Process) -> int:
+        return self.cluster.brokers.index(process)
+
+    def data_dir_of(self, process: Process) -> Path:
+        return self.cluster.data_dir(self.number_of(process))
+
+    @property
+    def network(self) -> Namespaces:
+        assert self.cluster.network is not None
+        return self.cluster.network
+
+    async def goes_on(self, more: int = 20) -> None:
+        await grow(self.answers, self.cluster, more)
+
+    async def nothing_is_answered(self, for_s: float) -> None:
+        """Not one send, from now on."""
+        before = len(self.answers.acked)
+        await asyncio.sleep(for_s)
+        assert len(self.answers.acked) == before, "a send was answered that could not be"
+
+    async def new_master(self, members: int = 2) -> Process:
+        """Another one, in a later epoch."""
+        self.epoch, master = await self.watcher.master(self.epoch, members)
+        return master
+
+    async def same_master(self) -> None:
+        """All are in sync, and nobody else was ever elected."""
+        epoch, master = await self.watcher.master()
+        assert (epoch, master) == (self.epoch, self.master), self.cluster.logs
+
+
+def play(folder: Path, act: Callable[[Scene], Awaitable[None]], **options: object) -> Scene:
+    """Do the fault under load; in the end all three are in sync, and nothing that was answered is lost or unseen."""
+    with ReplicaProcesses(folder, **options) as cluster:  # type: ignore[arg-type]
+        scene = asyncio.run(_play(cluster, act))
+        cluster.stop_brokers()
+    check_nothing_lost(folder, scene.answers)
+    return scene
+
+
+async def _play(cluster: ReplicaProcesses, act: Callable[[Scene], Awaitable[None]]) -> Scene:
+    answers = Answers()
+    async with Watcher(cluster) as watcher:
+        epoch, master = await watcher.master()
+        scene = Scene(cluster, watcher, answers, epoch, master)
+        async with consuming(cluster.name_server, answers):
+            async with sending(cluster.name_server, answers):
+                await scene.goes_on()
+                await act(scene)
+                await watcher.master()
+                await scene.goes_on()
+            await all_consumed(answers, cluster)
+    return scene
+
+
+@contextlib.contextmanager
+def stopped(*processes: Process | EtcdMember) -> Iterator[None]:
+    """They do nothing for a while, and notice nothing of it."""
+    for process in processes:
+        process.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.signal(signal.SIGCONT)
+
+
+async def says(process: Process, pattern: str) -> str:
+    """The line of its log that says so, once it is there."""
+    deadline = time.monotonic() + HEAL_S
+    while not (found := re.search(f".*(?:{pattern}).*", process.said)):
+        assert time.monotonic() < deadline, f"{process.name} never said {pattern!r}: {process.tail}"
+        await asyncio.sleep(0.1)
+    return found.group()
+
+
+@contextlib.contextmanager
+def small_disks(folder: Path, count: int = 3, mib: int = 24) -> Iterator[None]:
+    """A file system of its own for each replica's data."""
+    mounted: list[Path] = []
+    if shutil.which("mount") is None:
+        pytest.skip("mounting needs `mount`")
+    try:
+        for number in range(count):
+            where = folder / f"data{number}"
+            where.mkdir()
+            command = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(where)]
+            if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+                pytest.skip("mounting is not allowed here")
+            mounted.append(where)
+        yield
+    finally:
+        for where in mounted:
+            subprocess.run(["umount", "-l", str(where)], check=True)
