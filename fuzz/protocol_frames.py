@@ -27,7 +27,7 @@ from rocketq.protocol.bodies.stats import ConsumeStats
 from rocketq.protocol.bodies.topics import TopicStats
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import FrameDecoder, encode_command
-from rocketq.protocol.headers import HEADERS
+from rocketq.protocol.headers.by_code import HEADERS
 from rocketq.protocol.headers.send import decode_send
 from rocketq.protocol.messages import decode_batch, decode_records
 from rocketq.protocol.properties import decode_properties

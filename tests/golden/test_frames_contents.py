@@ -24,7 +24,8 @@ from rocketq.protocol.command import Command
 from rocketq.protocol.compression import Compression, decompress
 from rocketq.protocol.fastjson import dumps, loads
 from rocketq.protocol.frame import FrameDecoder
-from rocketq.protocol.headers import HEADERS, Header
+from rocketq.protocol.headers import Header
+from rocketq.protocol.headers.by_code import HEADERS
 from rocketq.protocol.headers.nameserver import RegisterBrokerRequest
 from rocketq.protocol.headers.offsets import EarliestTimeResponse, OffsetResponse
 from rocketq.protocol.headers.pull import PullResponse

@@ -1,35 +1,25 @@
 """Commands over TCP: the asyncio skin around the sans-IO protocol. See docs/remoting.md."""
 
-from rocketq.remoting.connection import Connection, Endpoint
-from rocketq.remoting.dispatch import Dispatcher, Guard, Handler, Hook, Refusal, Registry
-from rocketq.remoting.feed import Feed, feed_frames
-from rocketq.remoting.handlers import Handlers, Reply, Request
-from rocketq.remoting.limits import Limits
-from rocketq.remoting.loops import run
-from rocketq.remoting.pool import ConnectionPool
-from rocketq.remoting.server import Server
-from rocketq.remoting.tls import ClientTls, ServerTls, TlsConfig, TlsMode
+from __future__ import annotations
 
-__all__ = [
-    "ClientTls",
-    "Connection",
-    "ConnectionPool",
-    "Dispatcher",
-    "Endpoint",
-    "Feed",
-    "Guard",
-    "Handler",
-    "Handlers",
-    "Hook",
-    "Limits",
-    "Refusal",
-    "Registry",
-    "Reply",
-    "Request",
-    "Server",
-    "ServerTls",
-    "TlsConfig",
-    "TlsMode",
-    "feed_frames",
-    "run",
-]
+import importlib
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocketq.remoting.public import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    """The names of `public`, loaded with the first that is asked for: some need no event loop."""
+    if name == "__all__" or not (name.startswith("_") or find_spec(f"{__name__}.{name}")):  # nor a module beside it
+        public = importlib.import_module("rocketq.remoting.public")
+        globals().update({each: getattr(public, each) for each in ("__all__", *public.__all__)})
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """So that completion finds them too."""
+    return [*globals(), *__getattr__("__all__")]

@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar
 from rocketq.protocol.bodies import Body
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.headers import Header, decode_header
+from rocketq.protocol.headers import Header
+from rocketq.protocol.headers.by_code import decode_header
 from rocketq.remoting.connection import Connection
 from rocketq.remoting.dispatch import Answer, Handler, Registry
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.headers import decode_header
+from rocketq.protocol.headers.by_code import decode_header
 from rocketq.protocol.headers.send import PushReplyRequest
 from rocketq.protocol.properties import decode_properties
 from rocketq.testing import EmbeddedCluster

@@ -14,9 +14,9 @@ import click
 
 from rocketq.cli.examples import example as example  # noqa: PLC0414 - every verb takes it from here
 from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.aio.session import SessionConfig
 from rocketq.client.errors import NotFoundError, PartlyFailedError, SendFailedError
+from rocketq.client.name_server_addrs import parse_name_servers
 from rocketq.errors import ConfigError, RemotingError, RocketQError, UnreachableError
 from rocketq.protocol.failures import GroupNotFound, NotFound, TopicNotFound
 from rocketq.remoting import run

@@ -1,30 +1,25 @@
 """The asyncio client: a session, and what works through it."""
 
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.health import SessionHealth
-from rocketq.client.aio.offset_store import FileOffsets, MemoryOffsets, OffsetStore, RemoteOffsets
-from rocketq.client.aio.producer import AsyncProducer
-from rocketq.client.aio.pull_consumer import AsyncPullConsumer
-from rocketq.client.aio.puller import Puller, PullResult, PullStatus
-from rocketq.client.aio.push_consumer import AsyncPushConsumer, QueueHealth
-from rocketq.client.aio.sender import Sender
-from rocketq.client.aio.session import Session, SessionConfig
+from __future__ import annotations
 
-__all__ = [
-    "AsyncAdmin",
-    "AsyncProducer",
-    "AsyncPullConsumer",
-    "AsyncPushConsumer",
-    "FileOffsets",
-    "MemoryOffsets",
-    "OffsetStore",
-    "PullResult",
-    "PullStatus",
-    "Puller",
-    "QueueHealth",
-    "RemoteOffsets",
-    "Sender",
-    "Session",
-    "SessionConfig",
-    "SessionHealth",
-]
+import importlib
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocketq.client.aio.public import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    """The names of `public`, loaded with the first that is asked for: its neighbours need few of them."""
+    if name == "__all__" or not (name.startswith("_") or find_spec(f"{__name__}.{name}")):  # nor a module beside it
+        public = importlib.import_module("rocketq.client.aio.public")
+        globals().update({each: getattr(public, each) for each in ("__all__", *public.__all__)})
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """So that completion finds them too."""
+    return [*globals(), *__getattr__("__all__")]

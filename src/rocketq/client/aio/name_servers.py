@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from rocketq.client.aio.scatter import on_each
 from rocketq.client.core.turns import Turns
-from rocketq.errors import ConfigError, RemotingError, UnreachableError
+from rocketq.errors import RemotingError, UnreachableError
 from rocketq.protocol.command import Command
-from rocketq.remoting.address import split_addr
-
-VARIABLE: Final = "NAMESRV_ADDR"
-_SCHEME: Final = "http://"
 
 
 class Ask(Protocol):
     """One request to one address; failure answers are raised."""
 
     async def __call__(self, addr: str, command: Command) -> Command: ...
-
-
-def parse_name_servers(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
-    """`host:port;host:port` or one text each, else what the environment says; ConfigError where that is no address."""
-    given = os.environ.get(VARIABLE, "") if addrs is None else addrs
-    texts = given.replace(",", ";").split(";") if isinstance(given, str) else given
-    found = [text.strip().removeprefix(_SCHEME) for text in texts if text.strip()]
-    for addr in found:
-        split_addr(addr)
-    if not found:
-        raise ConfigError(f"no NameServer was given: name one as host:port, or set {VARIABLE}")
-    return tuple(dict.fromkeys(found))
 
 
 class NameServers:

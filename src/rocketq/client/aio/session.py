@@ -13,11 +13,12 @@ from typing import Self
 from rocketq.client.aio import broker_requests
 from rocketq.client.aio.health import SessionHealth, TellsHealth
 from rocketq.client.aio.members import Members
-from rocketq.client.aio.name_servers import NameServers, parse_name_servers
+from rocketq.client.aio.name_servers import NameServers
 from rocketq.client.aio.route_cache import RouteCache
 from rocketq.client.core.namespaces import Namespace, namespace_in
 from rocketq.client.core.unique_ids import UniqueIds
 from rocketq.client.errors import ClientClosedError
+from rocketq.client.name_server_addrs import parse_name_servers
 from rocketq.errors import ConfigError
 from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute

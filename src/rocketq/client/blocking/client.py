@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.blocking.link import Link
 from rocketq.client.core.routes import MASTER_ID, broker_addr
 from rocketq.client.errors import NoQueueError
+from rocketq.client.name_server_addrs import parse_name_servers
 from rocketq.errors import ConnectionClosedError, RemotingError, UnreachableError
 from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.bodies.routes import TopicRoute
@@ -19,7 +19,7 @@ from rocketq.protocol.failures import failure_of
 from rocketq.protocol.headers.nameserver import RouteRequest
 from rocketq.protocol.headers.wire import Header
 from rocketq.protocol.requests import make_request
-from rocketq.remoting import ClientTls
+from rocketq.remoting.tls import ClientTls
 
 CONTROL_TIMEOUT_MS: Final = 3_000
 _DONE: Final = (ResponseCode.SUCCESS,)

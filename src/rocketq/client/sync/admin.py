@@ -14,8 +14,8 @@ from rocketq.client.aio.admin_offsets import AsyncOffsets
 from rocketq.client.aio.admin_timers import AsyncTimers
 from rocketq.client.aio.admin_topics import AsyncTopics
 from rocketq.client.aio.admin_transactions import AsyncTransactions
-from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.aio.session import SessionConfig
+from rocketq.client.name_server_addrs import parse_name_servers
 from rocketq.client.sync.facade import Engine, Facade, blocking
 
 

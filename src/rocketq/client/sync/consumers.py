@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rocketq.client.aio.listener_calls import Listener
-from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.aio.offset_store import OffsetStore
 from rocketq.client.aio.pull_consumer import AsyncPullConsumer
 from rocketq.client.aio.push_consumer import AsyncPushConsumer, check_consumer_group
@@ -17,6 +16,7 @@ from rocketq.client.core.consumer_config import PullConfig, PushConfig
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscription_table import make_subscription
 from rocketq.client.core.subscriptions import ALL
+from rocketq.client.name_server_addrs import parse_name_servers
 from rocketq.client.sync.facade import Engine, Facade, blocking
 from rocketq.protocol.bodies.queues import MessageQueue
 

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from rocketq.client.aio.health import SessionHealth
-from rocketq.client.aio.name_servers import parse_name_servers
 from rocketq.client.aio.producer import AsyncProducer, Select
 from rocketq.client.aio.session import SessionConfig
 from rocketq.client.core.hooks import SendHook
@@ -16,6 +15,7 @@ from rocketq.client.core.messages import Message
 from rocketq.client.core.producer_config import ProducerConfig, check_group
 from rocketq.client.core.send_results import SendResult
 from rocketq.client.core.transactions import TransactionListener
+from rocketq.client.name_server_addrs import parse_name_servers
 from rocketq.client.sync.facade import Engine, Facade, blocking
 from rocketq.protocol.bodies.queues import MessageQueue
 

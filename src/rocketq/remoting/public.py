@@ -1,0 +1,35 @@
+"""What the package is for others; `from rocketq.remoting import …` finds it here."""
+
+from rocketq.remoting.connection import Connection, Endpoint
+from rocketq.remoting.dispatch import Dispatcher, Guard, Handler, Hook, Refusal, Registry
+from rocketq.remoting.feed import Feed, feed_frames
+from rocketq.remoting.handlers import Handlers, Reply, Request
+from rocketq.remoting.limits import Limits
+from rocketq.remoting.loops import run
+from rocketq.remoting.pool import ConnectionPool
+from rocketq.remoting.server import Server
+from rocketq.remoting.tls import ClientTls, ServerTls, TlsConfig, TlsMode
+
+__all__ = [
+    "ClientTls",
+    "Connection",
+    "ConnectionPool",
+    "Dispatcher",
+    "Endpoint",
+    "Feed",
+    "Guard",
+    "Handler",
+    "Handlers",
+    "Hook",
+    "Limits",
+    "Refusal",
+    "Registry",
+    "Reply",
+    "Request",
+    "Server",
+    "ServerTls",
+    "TlsConfig",
+    "TlsMode",
+    "feed_frames",
+    "run",
+]
