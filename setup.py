@@ -29,6 +29,7 @@ COMPILED_MODULES = [
     "pull_request",
     "pull_frames",
     "hot_frames",
+    "hot_link",
     "redeliver",
     "record_columns",
     "batch_encode",

@@ -8,17 +8,15 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from rocketq.broker.safety import SLAVE_REASONS
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.frame import FrameDecoder, encode_command
-from rocketq.remoting import Connection, Dispatcher
+from rocketq.remoting import Dispatcher
 from rocketq.runtime.clock import Clock
 from rocketq.store import AppendStatus, FlushType, Store
 from rocketq.store.flush import FlushGate, ReplicaGate
-
-Link = TypeVar("Link")
 
 _SLAVE_CODES: Final = {
     AppendStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
@@ -26,22 +24,31 @@ _SLAVE_CODES: Final = {
 }
 
 
+class Link(Protocol):
+    """Whoever gets answers, a connection or what stands for one; when it is closed it takes none."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+LinkT = TypeVar("LinkT")
+Parts = list[tuple[LinkT, bytes]]
+
+
 @dataclass(slots=True)
-class HeldAnswer(Generic[Link]):
-    """Bytes for a peer, good once the log is safe up to `log_end`."""
+class HeldAnswer(Generic[LinkT]):
+    """Bytes for some peers, to `count` requests, good once the log is safe up to `log_end`."""
 
     log_end: int
     deadline_ms: int
-    link: Link
-    data: bytes
+    parts: Parts[LinkT]
     count: int
 
 
-class HeldAnswers(Generic[Link]):
+class HeldAnswers(Generic[LinkT]):
     """In the order of their positions, which is the order they come in. Whoever is returned is no longer held."""
 
     def __init__(self) -> None:
-        self._held: deque[HeldAnswer[Link]] = deque()
+        self._held: deque[HeldAnswer[LinkT]] = deque()
         self.count = 0
         """How many requests wait."""
 
@@ -49,31 +56,31 @@ class HeldAnswers(Generic[Link]):
         return bool(self._held)
 
     @property
-    def first(self) -> HeldAnswer[Link]:
+    def first(self) -> HeldAnswer[LinkT]:
         return self._held[0]
 
-    def hold(self, answer: HeldAnswer[Link]) -> None:
+    def hold(self, answer: HeldAnswer[LinkT]) -> None:
         self._held.append(answer)
         self.count += answer.count
 
-    def reached(self, log_offset: int) -> list[HeldAnswer[Link]]:
+    def reached(self, log_offset: int) -> list[HeldAnswer[LinkT]]:
         """The log is safe up to here."""
         due = []
         while self._held and self._held[0].log_end <= log_offset:
             due.append(self._pop())
         return due
 
-    def late(self, now_ms: int) -> list[HeldAnswer[Link]]:
+    def late(self, now_ms: int) -> list[HeldAnswer[LinkT]]:
         """Those that have waited long enough."""
         due = []
         while self._held and self._held[0].deadline_ms <= now_ms:
             due.append(self._pop())
         return due
 
-    def all(self) -> list[HeldAnswer[Link]]:
+    def all(self) -> list[HeldAnswer[LinkT]]:
         return [self._pop() for _ in range(len(self._held))]
 
-    def _pop(self) -> HeldAnswer[Link]:
+    def _pop(self) -> HeldAnswer[LinkT]:
         answer = self._held.popleft()
         self.count -= answer.count
         return answer
@@ -93,37 +100,41 @@ class AnswerGate:
         self._dispatcher = dispatcher
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._held: HeldAnswers[Connection] = HeldAnswers()
-        self._for_disk: HeldAnswers[Connection] = HeldAnswers()
+        self._held: HeldAnswers[Link] = HeldAnswers()
+        self._for_disk: HeldAnswers[Link] = HeldAnswers()
         self._notified = False
         self._lost = False
         self._asked: dict[FlushGate, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
+        dispatcher.add_work(self._all_sent)
 
     def __len__(self) -> int:
         """How many requests wait."""
         return self._held.count + self._for_disk.count
 
-    def hold(self, connection: Connection, data: bytes, count: int, log_end: int) -> None:
+    def hold(self, parts: Parts[Link], count: int, log_end: int) -> None:
         """Send these answers to `count` requests once everything up to `log_end` is acknowledged."""
         store, held = self._store, self._held
         slaves = store.replica_gate
         deadline_ms = self._clock.monotonic_ms() + self._patience_ms(slaves)
+        answer = HeldAnswer(log_end, deadline_ms, parts, count)
         if slaves is not None and not slaves.is_available(log_end):
-            data, held = _without_slave(data, AppendStatus.SLAVE_NOT_AVAILABLE), self._for_disk
+            answer.parts, held = _without_slave(parts, AppendStatus.SLAVE_NOT_AVAILABLE), self._for_disk
             if store.visible_to >= log_end:
-                connection.write(data)
+                _send([answer])
                 return
         asked = bool(held) and self._timer is not None
-        held.hold(HeldAnswer(log_end, deadline_ms, connection, data, count))
+        held.hold(answer)
         if asked:  # for the first of them, and who waits behind it comes after it
             self._dispatcher.held_count += count
-            return
-        if self._emptied is None:
-            self._emptied = asyncio.Event()
-            self._dispatcher.wait_for(self._emptied.wait())
-        self._ask()
+        else:
+            self._ask()
+
+    async def _all_sent(self) -> None:
+        while len(self):
+            self._emptied = self._emptied or asyncio.Event()
+            await self._emptied.wait()
 
     def _patience_ms(self, slaves: ReplicaGate | None) -> int:
         config = self._store.config
@@ -187,42 +198,41 @@ class AnswerGate:
         self._fail(self._held.late(now_ms), self._for_disk.late(now_ms))
         self._ask()
 
-    def _fail(self, answers: list[HeldAnswer[Connection]], for_disk: list[HeldAnswer[Connection]]) -> None:
+    def _fail(self, answers: list[HeldAnswer[Link]], for_disk: list[HeldAnswer[Link]]) -> None:
         """Whatever else is missing, a slave's word is what is told."""
         reason = self._store.refusal or "the disk did not take the message in time"
         slaves = self._store.replica_gate
-        failed = [
-            replace(
-                answer,
-                data=_with_code(answer.data, ResponseCode.FLUSH_DISK_TIMEOUT, reason)
-                if slaves is None or slaves.position >= answer.log_end
-                else _without_slave(answer.data, AppendStatus.FLUSH_SLAVE_TIMEOUT),
-            )
-            for answer in answers
-        ]
-        _send([*failed, *for_disk])
+        for answer in answers:
+            if slaves is None or slaves.position >= answer.log_end:
+                answer.parts = _with_code(answer.parts, ResponseCode.FLUSH_DISK_TIMEOUT, reason)
+            else:
+                answer.parts = _without_slave(answer.parts, AppendStatus.FLUSH_SLAVE_TIMEOUT)
+        _send([*answers, *for_disk])
 
 
-def _send(answers: Sequence[HeldAnswer[Connection]]) -> None:
-    """One write for each peer; a closed connection takes none."""
-    if len(answers) == 1:
-        answers[0].link.write(answers[0].data)
-        return
-    by_peer: dict[Connection, list[bytes]] = {}
+def _send(answers: Sequence[HeldAnswer[Link]]) -> None:
+    """One write for each peer."""
+    by_peer: dict[Link, bytes] = {}
     for answer in answers:
-        by_peer.setdefault(answer.link, []).append(answer.data)
-    for connection, pieces in by_peer.items():
-        connection.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        for link, data in answer.parts:
+            by_peer[link] = by_peer[link] + data if link in by_peer else data
+    for link, data in by_peer.items():
+        link.write(data)
 
 
-def _without_slave(data: bytes, status: AppendStatus) -> bytes:
-    code = _SLAVE_CODES[status]
-    return _with_code(data, code, SLAVE_REASONS[status])
+def _without_slave(parts: Parts[Link], status: AppendStatus) -> Parts[Link]:
+    return _with_code(parts, _SLAVE_CODES[status], SLAVE_REASONS[status])
 
 
-def _with_code(data: bytes, code: ResponseCode, reason: str) -> bytes:
+def _with_code(parts: Parts[Link], code: ResponseCode, reason: str) -> Parts[Link]:
     """The same answers, of messages that are stored but not as safe as they should be."""
-    return b"".join(
-        encode_command(replace(answer, code=code, remark=reason, json_members=None))
-        for answer in FrameDecoder().feed(data)
-    )
+    return [
+        (
+            link,
+            b"".join(
+                encode_command(replace(answer, code=code, remark=reason, json_members=None))
+                for answer in FrameDecoder().feed(data)
+            ),
+        )
+        for link, data in parts
+    ]

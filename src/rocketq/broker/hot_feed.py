@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
 from rocketq.broker.figures import Figures
@@ -16,6 +17,7 @@ from rocketq.broker.hot_templates import pull_templates, send_templates
 from rocketq.broker.safety import must_wait
 from rocketq.errors import RemoteProtocolError
 from rocketq.kernel.hot_frames import HotFrames
+from rocketq.kernel.hot_link import HotDesk, HotLink
 from rocketq.kernel.pull_frames import PullFrames, PullLimits, PullRoute
 from rocketq.kernel.send_frames import SendFrames
 from rocketq.model import Host
@@ -25,31 +27,10 @@ from rocketq.protocol.flags import Perm
 from rocketq.protocol.frame import FRAME_BYTES_MAX, FrameDecoder
 from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection, Dispatcher
-from rocketq.runtime.clock import Clock
+from rocketq.runtime.clock import Clock, SystemClock
 
 REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames are the decoder's, so that they are copied once
 _HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
-
-
-@dataclass(slots=True)
-class _State:
-    """What a connection's feed remembers between reads: bytes it has not looked at, from `at` on."""
-
-    decoder: FrameDecoder
-    born_host: bytes
-    data: bytes = b""
-    at: int = 0
-    decoding: bool = False
-    """What comes next is the decoder's: it has the start of a frame, or has failed."""
-
-    def take(self, more: bytes) -> bytes:
-        """All that was not looked at yet."""
-        rest, self.data, self.at = self.data[self.at :] + more, b"", 0
-        return rest
-
-    @property
-    def rest_bytes(self) -> int:
-        return len(self.data) - self.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +52,25 @@ class HotFeed:
         self._routes = ports.routes
         self._store = ports.routes.store
         self._writer, self._flusher = self._store.writer, self._store.flusher
-        self._log_files = self._store.log.files
-        self._now_ms = ports.clock.now_ms
         self._dispatcher = dispatcher
         self._serves_pulls = RequestCode.PULL_MESSAGE in dispatcher.codes
         self._gate = AnswerGate(self._store, ports.clock, dispatcher)
         self._frames = self._make_frames()
         self._sends, self._pulls = self._frames.sends, self._frames.pulls
+        self._loop = asyncio.get_running_loop()
+        self._desk = HotDesk(
+            self._frames,
+            self._writer,
+            dispatcher,
+            _now_ns(ports.clock),
+            self._begin_settling,
+            ports.waiting,
+            self._flusher.append_listeners,
+        )
         self._topics_version: object = None
         self._queues_removed = 0
-        self._broker_config: object = None
-        self._store_config: object = None
-        self._replica_gate: object = None
-        self._may_pull = self._may_send = False
-        self._accept_sends_from_ms = 0
-        self._loop = asyncio.get_running_loop()
-        self._settling = self._stored = False
+        self._known: tuple[object, object, object] = (None, None, None)
+        self._may_send = False
 
     @property
     def taken(self) -> int:
@@ -99,127 +83,107 @@ class HotFeed:
         return int(self._frames.pulls.taken)
 
     def __call__(self, connection: Connection, data: bytes) -> tuple[bytes, Sequence[Command]]:
-        state: _State | None = connection.feed_state
-        if state is None:
-            state = connection.feed_state = _begin(connection)
-        now_ms = self._now_ms()
-        if state.decoding or connection.writes_paused or not self._open(connection, now_ms):
-            return b"", self._feed_decoder(connection, state, data)
-        if data:
-            state.data, state.at = state.take(data) if state.data else data, 0
-        out, held, held_count, log_end = self._run(state, now_ms)
-        if held_count:
-            self._gate.hold(connection, held, held_count, log_end)
-        commands: Sequence[Command] = ()
-        if state.at < len(state.data) or self._frames.cold_at >= 0:  # hardly ever
-            commands = self._feed_rest(connection, state)
+        link: Any = connection.feed_state
+        if link is None:
+            link = connection.feed_state = self._begin(connection)
+        if link.served_to >= 0:
+            link.data, link.at, link.served_to = data, link.served_to, -1
+            out = self._sends.out.take()
         else:
-            state.data, state.at = b"", 0
+            waits = link.decoding or connection.writes_paused
+            if waits or (out := self._run(connection, link, data)) is None:
+                return b"", self._feed_decoder(connection, link, data)
+        if self._sends.missed or self._pulls.missed:
+            self._find_routes()
+        commands: Sequence[Command] = ()
+        if link.at < len(link.data) or self._frames.cold_at >= 0:  # hardly ever
+            commands = self._feed_rest(connection, link)
+        else:
+            link.data, link.at = b"", 0
             if connection.unfinished_bytes:
                 connection.hold(0)
         return out, commands
 
-    def _feed_decoder(self, connection: Connection, state: _State, data: bytes) -> Sequence[Command]:
+    def _begin(self, connection: Connection) -> Any:
+        host = Host.of(connection.peer_host, connection.peer_port)
+        link = HotLink(self._desk, connection, FrameDecoder(connection.limits.frame_bytes_max), host.packed())
+        connection.hand_over(link)
+        return link
+
+    def _feed_decoder(self, connection: Connection, link: Any, data: bytes) -> Sequence[Command]:
         """Nothing of this read is for the kernel; not yet, when the peer is behind with reading."""
         commands: Sequence[Command] = ()
-        if state.decoder.failure is not None:
-            raise state.decoder.failure
+        if link.decoder.failure is not None:
+            raise link.decoder.failure
         if connection.writes_paused:
-            state.data = state.take(data)
+            link.data = link.take(data)
             connection.feed_waits = True
         else:
-            commands = self._decode(connection, state, state.take(data))
-        self._hold_unfinished(connection, state)
+            commands = self._decode(connection, link, link.take(data))
+        self._hold_unfinished(connection, link)
         return commands
 
-    def _feed_rest(self, connection: Connection, state: _State) -> Sequence[Command]:
+    def _feed_rest(self, connection: Connection, link: Any) -> Sequence[Command]:
         """The kernel has stopped at a frame that is not for it, or at one that is not whole."""
         frames, commands = self._frames, list[Command]()
         if frames.cold_at >= 0:
-            commands = self._decode(connection, state, state.data[frames.cold_at : state.at])
-        connection.feed_waits = state.rest_bytes > 0 and (frames.stopped or frames.cold_at >= 0)
+            commands = self._decode(connection, link, link.data[frames.cold_at : link.at])
+        connection.feed_waits = link.rest_bytes > 0 and (frames.stopped or frames.cold_at >= 0)
         if not connection.feed_waits:
-            state.data = state.take(b"")  # of a read that is done with, nothing is kept but an unfinished frame
-            if len(state.data) > REST_BYTES_MAX:
-                commands += self._decode(connection, state, state.take(b""))
-        self._hold_unfinished(connection, state)
+            link.data = link.take(b"")  # of a read that is done with, nothing is kept but an unfinished frame
+            if len(link.data) > REST_BYTES_MAX:
+                commands += self._decode(connection, link, link.take(b""))
+        self._hold_unfinished(connection, link)
         return commands
 
-    def _hold_unfinished(self, connection: Connection, state: _State) -> None:
-        unfinished = state.rest_bytes + state.decoder.pending_bytes
+    def _hold_unfinished(self, connection: Connection, link: Any) -> None:
+        unfinished = link.rest_bytes + link.decoder.pending_bytes
         if unfinished != connection.unfinished_bytes:
             connection.hold(unfinished)
 
-    def _open(self, connection: Connection, now_ms: int) -> bool:
-        """Whether anything may be served without asking anybody; what, the kernel is told."""
-        dispatcher, store, sends = self._dispatcher, self._store, self._sends
-        health = store.health
-        refused = health.refusal is not None
-        if dispatcher.guards or dispatcher.hooks or connection.is_draining or (refused and health.closed is not None):
-            return False
-        if (
-            self._broker_config is not self._routes.settings.config
-            or self._store_config is not store.config
-            or self._replica_gate is not store.replica_gate
-        ):
-            self._configure()
-        self._pulls.open = self._may_pull
-        sends.open = opens = self._may_send and not refused and now_ms >= self._accept_sends_from_ms
-        if sends.durable:
-            sends.held_max = dispatcher.room
-        return opens or self._may_pull
+    def _run(self, connection: Connection, link: Any, data: bytes) -> bytes | None:
+        """One call of the kernel: the answers that may go at once; None when it may not serve."""
+        desk = self._desk
+        with self._writer.lock:
+            if not desk.is_current():
+                self._refresh(connection)
+                if not desk.is_current():
+                    return None
+            if data:
+                link.data, link.at = link.take(data) if link.data else data, 0
+            return cast(bytes, desk.serve_rest(link))
 
-    def _run(self, state: _State, now_ms: int) -> tuple[bytes, bytes, int, int]:
-        """One call of the kernel: answers, answers that wait and how many those are, and the log's end."""
-        writer, sends = self._writer, self._sends
-        held, held_count = b"", 0
-        with writer.lock:
-            frames = self._current_frames()
-            before = sends.taken
-            try:
-                state.at = frames.feed(state.data, state.at, state.born_host, now_ms)
-            finally:  # whatever happens, nobody else may get these answers
-                out = sends.out.take()
-                if sends.held_count:
-                    held, held_count = sends.take_held()
-                if sends.taken > before:
-                    self._stored = True
-                    writer.stored_by_kernel()
-            log_end = sends.appender.end
-        if not self._settling and (self._pulls.served or (self._stored and self._is_awaited())):
-            self._settling = True
-            self._loop.call_soon(self._settle)
-        if sends.missed or self._pulls.missed:
-            self._find_routes(frames)
-        return out, held, held_count, log_end
-
-    def _decode(self, connection: Connection, state: _State, data: bytes) -> list[Command]:
+    def _decode(self, connection: Connection, link: Any, data: bytes) -> list[Command]:
         """What was answered before bytes that are no frame is sent before the connection ends; nothing after them is
         looked at."""
         commands: list[Command] = []
         with contextlib.suppress(RemoteProtocolError):
-            commands = state.decoder.feed(data)
-        if state.decoder.failure is not None:
-            state.take(b"")
-            connection.finish(str(state.decoder.failure))
-        state.decoding = state.decoder.pending_bytes > 0 or state.decoder.failure is not None
+            commands = link.decoder.feed(data)
+        if link.decoder.failure is not None:
+            link.take(b"")
+            connection.finish(str(link.decoder.failure))
+        link.decoding = link.decoder.pending_bytes > 0 or link.decoder.failure is not None
         if commands:
             self.count()
         return commands
 
     # What the kernel did
 
-    def _is_awaited(self) -> bool:
-        """Whether what is stored must be told at once. Who begins to wait later looks for itself, and the flusher tells
-        from time to time whatever was not told."""
-        return self._sends.durable or bool(self._flusher.append_listeners) or self._ports.waiting()
+    def _begin_settling(self) -> None:
+        """Once in a turn of the loop, whatever many reads brought."""
+        self._loop.call_soon(self._settle)
 
     def _settle(self) -> None:
-        """Once in a turn of the loop, whatever many reads brought."""
-        self._settling = False
-        if self._stored and self._is_awaited():
-            self._stored = False
+        desk = self._desk
+        desk.settling = False
+        if desk.held:
+            held, count = desk.take_held()
+            self._gate.hold(held, count, self._sends.appender.end)
+        if desk.stored and desk.is_awaited():
+            desk.stored = False
             self._flusher.appended()
+        if self._pulls.served:
+            self._look_for_gone()
         for route in self._pulls.served:
             self._settle_pulls(route)
         self._pulls.served.clear()
@@ -246,9 +210,9 @@ class HotFeed:
         route.count = route.size_bytes = route.times = 0
         route.noted = False
 
-    def _find_routes(self, frames: HotFrames) -> None:
+    def _find_routes(self) -> None:
         """For what had none, from the next time on."""
-        sends, pulls, routes = frames.sends, frames.pulls, self._routes
+        sends, pulls, routes = self._sends, self._pulls, self._routes
         for topic, queue_id in dict.fromkeys(sends.missed):
             known = sends.route_of(topic)
             if known is not None and queue_id >= 0:
@@ -279,32 +243,58 @@ class HotFeed:
         )
         return HotFrames(sends, pulls, FRAME_BYTES_MAX)
 
-    def _current_frames(self) -> HotFrames:
-        """The kernel's part, with nothing in it that has changed since."""
-        frames, version, removed = self._frames, self._routes.topics.data_version, self._store.queues.removed_count
+    def _refresh(self, connection: Connection) -> None:
+        """Something has changed: tell the kernel what it may do from now on, and as long as what rests on which facts.
+        The lock is held."""
+        health, facts = self._store.health, self._facts(connection)  # before anything is looked at
+        version, removed = self._routes.topics.data_version, self._store.queues.removed_count
         if version is not self._topics_version or removed != self._queues_removed:
             self._topics_version, self._queues_removed = version, removed
-            frames.sends.clear_routes()
-            frames.pulls.clear_routes()
-        if self._store_config is not self._store.config or self._replica_gate is not self._store.replica_gate:
-            self._configure()
-        if self._store.health.closed is not None:  # by another thread, while this one waited for the lock
-            frames.sends.open = frames.pulls.open = False
-        first = self._log_files.first
-        frames.pulls.gone_until = self._store.log_end if first is None else first
-        return frames
+            self._sends.clear_routes()
+            self._pulls.clear_routes()
+        self._configure()
+        self._look_for_gone()
+        self._desk.may_send = self._may_send and health.refusal is None
+        serves = health.closed is None and not connection.is_draining and (self._desk.may_send or self._pulls.open)
+        self._desk.expect(facts if serves else None)
+
+    def _look_for_gone(self) -> None:
+        """Where the log begins. A read that hears of it too late finds no file, and is the handlers'."""
+        first = self._store.log.files.first
+        self._pulls.gone_until = self._store.log_end if first is None else first
+
+    def _facts(self, connection: Connection) -> tuple[tuple[object, str, object], ...]:
+        """What the kernel's leave to serve rests on. Each is replaced when it changes, never edited."""
+        store, health = self._store, self._store.health
+        looked_at = (
+            (connection.endpoint, "draining"),
+            (health, "closed"),
+            (health, "broken"),
+            (health, "follows"),
+            (health, "disk_full"),
+            (self._routes.settings, "config"),
+            (self._routes.topics, "data_version"),
+            (store, "config"),
+            (store, "replica_gate"),
+            (store.queues, "removed_count"),
+        )
+        return tuple((owner, name, getattr(owner, name)) for owner, name in looked_at)
 
     def _configure(self) -> None:
         """Settings of the broker or its store, or who an answer waits for, are others than before."""
         frames, config, store = self._frames, self._routes.settings.config, self._store.config
-        self._broker_config, self._store_config, self._replica_gate = config, store, self._store.replica_gate
-        self._may_pull = self._serves_pulls and bool(config.perm & Perm.READ) and not config.cold_flow_control
+        known = (config, store, self._store.replica_gate)
+        if all(one is other for one, other in zip(known, self._known, strict=True)):
+            return
+        self._known = known
+        may_pull = self._serves_pulls and bool(config.perm & Perm.READ) and not config.cold_flow_control
         self._may_send = bool(config.perm & Perm.WRITE and config.cluster) and not config.is_slave
-        self._accept_sends_from_ms = config.accept_sends_from_ms
+        self._desk.sends_from_ms = config.accept_sends_from_ms
         frames.sends.set_templates(send_templates(config.region, config.trace_on))
         frames.sends.durable = must_wait(self._store)
         frames.sends.indexed = store.index_enabled
         frames.sends.body_bytes_max = store.message_bytes_max
+        frames.pulls.open = may_pull
         frames.pulls.limits = PullLimits(
             count_max=store.memory_read_count_max,
             bytes_max=store.memory_read_bytes_max,
@@ -317,6 +307,6 @@ class HotFeed:
         )
 
 
-def _begin(connection: Connection) -> _State:
-    host = Host.of(connection.peer_host, connection.peer_port)
-    return _State(FrameDecoder(connection.limits.frame_bytes_max), host.packed())
+def _now_ns(clock: Clock) -> Callable[[], int]:
+    """The shortest way to the time."""
+    return time.time_ns if isinstance(clock, SystemClock) else lambda: clock.now_ms() * 1_000_000

@@ -15,6 +15,7 @@ cdef class AnswerBuffer:
     cdef Py_ssize_t _room, _start, _at, _slot
     cdef int _piece
     cdef AnswerTemplate _template
+    cdef void clear(self)
     cdef void reserve(self, Py_ssize_t count)
     cdef void begin(self, AnswerTemplate template, Py_ssize_t more)
     cdef void put_piece(self) noexcept

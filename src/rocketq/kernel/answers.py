@@ -63,11 +63,15 @@ class AnswerBuffer:
             taken = self.p[: self.length]
         else:
             taken = bytes(self.p[: self.length])
+        self.clear()
+        return taken
+
+    def clear(self):
+        """Whoever needed it has it."""
         self.length = self._at = 0
         if self._room > ROOM_BYTES_KEPT:
             self._room = 0
             self.reserve(ROOM_BYTES)
-        return taken
 
     def reserve(self, count):
         """Room for `count` more bytes behind what is written."""

@@ -12,5 +12,6 @@ cdef class HotFrames:
     cdef readonly Py_ssize_t cold_at
     cdef readonly bint stopped
     cdef FrameHeader _header
+    cdef Py_ssize_t run(self, bytes data, Py_ssize_t at, bytes born_host, long long now_ms) except -1
     cdef Py_ssize_t take_all(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, bytes born_host, long long now_ms) except -1
     cdef bint take(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, bytes born_host, long long now_ms) except -1

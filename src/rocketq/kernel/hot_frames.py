@@ -37,6 +37,9 @@ class HotFrames:
     def feed(self, data: bytes, at: cython.Py_ssize_t, born_host: bytes, now_ms: cython.longlong):
         """Go on at `at`; the end of the last whole frame that was looked at. A cold one is the last, and bytes that
         cannot be a frame are cold to the end."""
+        return self.run(data, at, born_host, now_ms)
+
+    def run(self, data, at, born_host, now_ms):
         self.cold_at = -1
         self.stopped = False
         try:

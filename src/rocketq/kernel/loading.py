@@ -35,6 +35,7 @@ MODULES = (
     "pull_request",
     "pull_frames",
     "hot_frames",
+    "hot_link",
     "redeliver",
     "record_columns",
     "batch_encode",

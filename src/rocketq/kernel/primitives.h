@@ -150,6 +150,17 @@ static inline int populate_pages(rq_byte *p, rq_at at, rq_at count) {
 static inline int populate_pages(rq_byte *p, rq_at at, rq_at count) { (void)p; (void)at; (void)count; return 0; }
 #endif
 
+/* As much as a socket takes at once; 0 as well when there is an error, which whoever goes on will meet. */
+#if defined(__linux__)
+#include <sys/socket.h>
+static inline rq_at send_now(int fd, const rq_byte *p, rq_at count) {
+    ssize_t sent = send(fd, p, (size_t)count, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent < 0 ? 0 : (rq_at)sent;
+}
+#else
+static inline rq_at send_now(int fd, const rq_byte *p, rq_at count) { (void)fd; (void)p; (void)count; return 0; }
+#endif
+
 static uint32_t rq_crc_table[8][256];
 static int rq_crc_ready = 0;
 

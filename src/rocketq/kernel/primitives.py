@@ -113,6 +113,10 @@ def populate_pages(p, at, count):
     return False
 
 
+def send_now(fd, p, count):
+    return 0  # the transport sends it all
+
+
 def crc32_more(crc, p, at, count):
     return zlib.crc32(p[at : at + count], crc) if count > 0 else crc
 

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RocketQError
 from rocketq.protocol.command import Command
@@ -54,6 +54,15 @@ class Endpoint:
     unfinished_bytes: int = 0
 
 
+class Link(Protocol):
+    """A feed's own protocol at a transport, in front of a connection."""
+
+    active: bool
+    """Something was read or written since it was last said that nothing was."""
+
+    def attach(self, transport: asyncio.Transport, fd: int) -> None: ...
+
+
 class Connection(asyncio.Protocol):
     """Its public attributes are facts about the peer; `client_id` and `feed_state` are slots for the owner's use."""
 
@@ -64,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
+        self._link: Link | None = None
         self._receive: Callable[[bytes], None] = self._receive_plain if endpoint.tls is None else self._receive_first
         self.writes_paused = False
         """The peer is behind with reading; what can wait should not be written now."""
@@ -113,7 +123,15 @@ class Connection(asyncio.Protocol):
         """Requests of ours that the peer has not answered yet."""
         return len(self._calls)
 
+    @property
+    def endpoint(self) -> Endpoint:
+        return self._endpoint
+
     def idle_ms(self) -> int:
+        """What passes by a link is only noticed here, so that it may seem to have been later than it was."""
+        if self._link is not None and self._link.active:
+            self._link.active = False
+            self._active_s = self._loop.time()
         return int((self._loop.time() - self._active_s) * 1000)
 
     # out
@@ -180,6 +198,13 @@ class Connection(asyncio.Protocol):
             self.feed_state = None
             self.hold(0)
 
+    def hand_over(self, link: Link) -> None:
+        """Let the loop call `link` instead, which gives us what it cannot do itself. Not what is encrypted."""
+        if self._tls is None and self._transport is not None:
+            sock = self._transport.get_extra_info("socket")
+            link.attach(self._transport, -1 if sock is None else sock.fileno())
+            self._link = link
+
     # the end
 
     def add_close_callback(self, callback: CloseCallback) -> None:
@@ -242,12 +267,16 @@ class Connection(asyncio.Protocol):
         except (ssl.SSLError, RocketQError) as error:
             self._farewell(error)
         except Exception:  # a fault in a feed ends its connection, not the process
-            log.exception("reading from %s failed", self.peer_addr)
-            self.abort()
+            self.fail()
+
+    def fail(self) -> None:
+        """The feed or a link has raised what nobody foresaw."""
+        log.exception("reading from %s failed", self.peer_addr)
+        self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closed = True
-        self._transport = None
+        self._transport = self._link = None
         self._receive = _ignore  # ends the reference of this object to itself
         self._backlog.clear()
         self.feed_state = None

@@ -77,7 +77,7 @@ class Dispatcher:
         self.handlers_max = handlers_max
         self.held_count = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._works: set[asyncio.Task[None]] = set()
+        self._works: list[Callable[[], Coroutine[Any, Any, object]]] = []
         self.guards: list[Guard] = []
         self.hooks: list[Hook] = []
 
@@ -107,11 +107,9 @@ class Dispatcher:
         else:
             self._start(request, connection, answer)
 
-    def wait_for(self, work: Coroutine[Any, Any, object]) -> None:
-        """Work that answers requests in its own way; how many are under way there is in `held_count`."""
-        task = asyncio.get_running_loop().create_task(_until_done(work))
-        self._works.add(task)
-        task.add_done_callback(self._works.discard)
+    def add_work(self, is_done: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Requests are also answered elsewhere, `held_count` of them for now; `is_done()` returns when none is left."""
+        self._works.append(is_done)
 
     @property
     def room(self) -> int:
@@ -120,7 +118,8 @@ class Dispatcher:
 
     async def finish(self, timeout_ms: int) -> None:
         """Wait for the handlers under way; those not done in time are cancelled."""
-        tasks = self._tasks | self._works
+        tasks: set[asyncio.Task[Any]] = {*self._tasks}
+        tasks |= {asyncio.get_running_loop().create_task(is_done()) for is_done in self._works}
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=timeout_ms / 1000)
@@ -159,10 +158,6 @@ class Dispatcher:
             self._tasks.discard(task)  # not under way any more, should the peer ask again before this task is over
         if response is not None:
             connection.answer(request, response)
-
-
-async def _until_done(work: Coroutine[Any, Any, object]) -> None:
-    await work
 
 
 def failure_answer(request: Command, error: Exception) -> Command:

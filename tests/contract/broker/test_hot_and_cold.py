@@ -42,6 +42,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.sent = bytearray()
         self.closing = False
+        self.protocol: Any = None
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return PEER if name in ("peername", "sockname") else default
@@ -57,6 +58,9 @@ class Wire(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.closing
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
 
     def close(self) -> None:
         self.closing = True
@@ -105,17 +109,18 @@ class Twin:
     async def feed(self, chunks: Iterable[bytes]) -> tuple[list[list[bytes]], bool]:
         """The answers to each piece of what a connection brings, and whether it was closed because of one."""
         wire, connection, answers = Wire(), Connection(self._endpoint), []
+        wire.protocol = connection
         connection.connection_made(wire)
         self.clock.advance(1)  # never so far that a delayed message is due, which another thread would deliver
         for chunk in chunks:
             random.seed(1)  # a send to no queue in particular goes by chance
-            connection.data_received(chunk)
+            wire.protocol.data_received(chunk)
             await self.settle()
             answers.append(cut(bytes(wire.sent)))
             wire.sent.clear()
             if wire.closing:
                 break
-        connection.connection_lost(None)
+        wire.protocol.connection_lost(None)
         return answers, wire.closing
 
     async def settle(self) -> None:

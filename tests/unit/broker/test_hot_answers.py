@@ -13,14 +13,14 @@ from rocketq.broker.hot_answers import AnswerGate, HeldAnswer, HeldAnswers
 from rocketq.model import NewMessage
 from rocketq.protocol.command import Command, HeaderForm
 from rocketq.protocol.frame import FrameDecoder, encode_command
-from rocketq.remoting import Connection, Dispatcher
+from rocketq.remoting import Dispatcher
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import Store, StoreConfig
 from rocketq.store.flush import ReplicaGate
 
 
 def held(log_end: int, deadline_ms: int = 100, link: str = "a") -> HeldAnswer[str]:
-    return HeldAnswer(log_end, deadline_ms, link, b"%d" % log_end, 1)
+    return HeldAnswer(log_end, deadline_ms, [(link, b"%d" % log_end)], 1)
 
 
 def test_answers_go_when_their_position_is_reached() -> None:
@@ -85,7 +85,7 @@ def gate_of(store: Store, dispatcher: Dispatcher | None = None) -> AnswerGate:
 
 
 def hold(gate: AnswerGate, peer: Peer, data: bytes, log_end: int) -> None:
-    gate.hold(cast(Connection, peer), data, 1, log_end)
+    gate.hold([(peer, data)], 1, log_end)
 
 
 def test_an_answer_goes_out_once_the_disk_has_it(store: Store) -> None:

@@ -1,0 +1,36 @@
+from rocketq.kernel.primitives cimport send_now
+from rocketq.kernel.answers cimport AnswerBuffer
+from rocketq.kernel.appender cimport Appender
+from rocketq.kernel.hot_frames cimport HotFrames
+from rocketq.kernel.pull_frames cimport PullFrames
+from rocketq.kernel.send_frames cimport SendFrames
+
+cdef class HotDesk:
+    cdef readonly HotFrames frames
+    cdef SendFrames _sends
+    cdef PullFrames _pulls
+    cdef object _writer, _acquire, _release, _now_ns, _settle, _waiting
+    cdef object _dispatcher
+    cdef list _listeners
+    cdef tuple _facts
+    cdef public long long sends_from_ms
+    cdef public bint may_send, settling, stored
+    cdef readonly list held
+    cdef bint holds(self) except -1
+    cdef Py_ssize_t serve(self, HotLink link, bytes data) except -2
+    cdef Py_ssize_t run(self, HotLink link, bytes data, Py_ssize_t at) except -2
+    cdef int note(self, HotLink link, long long before) except -1
+    cpdef bint is_awaited(self) except -1
+
+cdef class HotLink:
+    cdef HotDesk _desk
+    cdef readonly object owner, decoder
+    cdef readonly bytes born_host
+    cdef public bytes data
+    cdef public Py_ssize_t at
+    cdef public bint decoding, active
+    cdef public Py_ssize_t served_to
+    cdef readonly bint paused
+    cdef object _transport, _unsent_bytes, _write, _is_closing
+    cdef int _fd
+    cdef int send(self, const unsigned char* p, Py_ssize_t count, AnswerBuffer out, bytes data) except -1

@@ -1,0 +1,224 @@
+"""A connection's bytes, from the event loop straight to the kernel, and its answers straight to the socket.
+
+A link takes the place of its connection as the transport's protocol. What the kernel can serve whole passes no other
+function; everything else goes to the connection, which sees no difference.
+"""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    from rocketq.kernel.appender import Appender
+    from rocketq.kernel.hot_frames import HotFrames
+    from rocketq.kernel.primitives import send_now
+
+LINK_READ_BYTES_MAX = 64 << 10  # whoever sends more at once may have to give way, which is the connection's business
+
+
+@cython.cclass
+class HotDesk:
+    """What all links of a port share: the kernel's frames, and the facts that must hold for serving without asking.
+
+    Its owner says with `expect` what it has looked at; a fact that is another one since sends links to their
+    connections, until `expect` is called again. `settle()` is called for what was done, once until `settling` is taken
+    back: something is stored that somebody waits for (`stored` says that anything is), pulls were answered, or answers
+    must wait (`held`: pairs of a link and its answers).
+    """
+
+    def __init__(self, frames: HotFrames, writer, dispatcher, now_ns, settle, waiting, listeners):
+        self.frames = frames
+        self._sends = frames.sends
+        self._pulls = frames.pulls
+        self._writer = writer
+        self._acquire = writer.lock.acquire
+        self._release = writer.lock.release
+        self._dispatcher = dispatcher
+        self._now_ns = now_ns
+        self._settle = settle
+        self._waiting = waiting
+        self._listeners = listeners
+        self._facts = None
+        self.may_send = False
+        self.sends_from_ms = 0
+        self.settling = self.stored = False
+        self.held = []
+
+    def expect(self, facts):
+        """Serve while each (object, name, value) is so, in that very value; None: not at all."""
+        self._facts = facts
+
+    def holds(self):
+        if self._facts is None or self._dispatcher.guards or self._dispatcher.hooks:
+            return False
+        for owner, name, value in self._facts:
+            if getattr(owner, name) is not value:
+                return False
+        return True
+
+    def take_held(self):
+        """The answers that wait since the last call, and how many requests they are to."""
+        held, self.held = self.held, []
+        count: cython.longlong = self._sends.held_count
+        self._sends.held_count = 0
+        return held, count
+
+    def is_current(self):
+        """Whether all that was expected is still so."""
+        return self.holds()
+
+    def is_awaited(self):
+        """Whether what is stored must be told at once. Who begins to wait later looks for itself, and the flusher tells
+        from time to time whatever was not told."""
+        return self._sends.durable or len(self._listeners) > 0 or self._waiting()
+
+    def serve_rest(self, link: HotLink):
+        """For the owner, which holds the lock and has looked at everything: go on in the link's own data."""
+        link.at = self.run(link, link.data, link.at)
+        return self._sends.out.take()
+
+    def serve(self, link, data):
+        """How far the kernel came; -1 when it may not serve."""
+        self._acquire()
+        try:
+            if not self.holds():
+                return -1
+            return self.run(link, data, 0)
+        finally:
+            self._release()
+
+    def run(self, link, data, at):
+        now_ms: cython.longlong = self._now_ns() // 1_000_000
+        done: cython.bint = False
+        before: cython.longlong = self._sends.taken
+        self._sends.open = self.may_send and now_ms >= self.sends_from_ms
+        if self._sends.durable:
+            self._sends.held_max = self._dispatcher.room
+        try:
+            at = self.frames.run(data, at, link.born_host, now_ms)
+            done = True
+        finally:  # whatever happens, nobody else may get these answers
+            if not done:
+                self._sends.out.take()
+            self.note(link, before)
+        return at
+
+    def note(self, link, before):
+        """What must be known before anybody else has the lock, and what can be told later."""
+        appender: Appender = self._sends.appender
+        if self._sends.taken > before:
+            self.stored = True
+            if appender.index is None:
+                self._writer.stored_by_kernel()
+            else:
+                self._writer.last_record = appender.last_offset
+        if self._sends.held.length > 0:
+            self.held.append((link, self._sends.held.take()))
+        if not self.settling and (self._pulls.served or (self.stored and self.is_awaited())):
+            self.settling = True
+            self._settle()
+        return 0
+
+
+@cython.cclass
+class HotLink:
+    """A connection's end at the desk: what was read and not looked at yet (`data` from `at` on), and its socket.
+
+    `decoding`: what comes next is the decoder's. `served_to`: the kernel has served a read up to there and stopped, the
+    rest is for the owner (-1: it has not). `active`: something was read or written since last asked.
+    """
+
+    def __init__(self, desk: HotDesk, owner, decoder, born_host):
+        self._desk = desk
+        self.owner = owner
+        self.decoder = decoder
+        self.born_host = born_host
+        self.data = b""
+        self.at = 0
+        self.served_to = -1
+        self.decoding = self.active = False
+        self.paused = False
+        self._transport = self._unsent_bytes = self._write = self._is_closing = None
+        self._fd = -1
+
+    def attach(self, transport, fd):
+        """Be the protocol of a transport whose bytes are frames; `fd` is its socket's, or -1 when it has none."""
+        self.paused = self.owner.writes_paused
+        self._transport = transport
+        self._unsent_bytes = transport.get_write_buffer_size
+        self._write = transport.write
+        self._is_closing = transport.is_closing
+        self._fd = fd
+        transport.set_protocol(self)
+
+    def take(self, more: bytes):
+        """All that was not looked at yet."""
+        rest = self.data[self.at :] + more
+        self.data = b""
+        self.at = 0
+        return rest
+
+    @property
+    def rest_bytes(self):
+        return len(self.data) - self.at
+
+    # called by the event loop
+
+    def data_received(self, data: bytes):
+        desk: HotDesk = self._desk
+        at: cython.Py_ssize_t
+        if self.decoding or self.paused or len(self.data) > 0 or len(data) >= 65_536:
+            self.owner.data_received(data)
+            return
+        self.active = True
+        try:
+            at = desk.serve(self, data)
+        except Exception:  # a fault of ours ends this connection, not the process
+            self.owner.fail()
+            return
+        if at == len(data) and desk.frames.cold_at < 0 and not desk._sends.missed and not desk._pulls.missed:
+            if desk._sends.out.length > 0:
+                self.send(desk._sends.out.p, desk._sends.out.length, desk._sends.out, None)
+            return
+        self.served_to = at
+        self.owner.data_received(data)
+
+    def eof_received(self):
+        return self.owner.eof_received()
+
+    def connection_lost(self, error):
+        self._fd = -1
+        self._transport = self._unsent_bytes = self._write = self._is_closing = None
+        self.owner.connection_lost(error)
+
+    def pause_writing(self):
+        self.paused = True
+        self.owner.pause_writing()
+
+    def resume_writing(self):
+        self.paused = False
+        self.owner.resume_writing()
+
+    # out
+
+    def write(self, data: bytes):
+        """Answers that waited; without effect on a closed connection."""
+        if self._transport is None or self.paused:
+            self.owner.write(data)
+        elif not self._is_closing():
+            self.active = True
+            self.send(data, len(data), None, data)
+
+    def send(self, p, count, out, data):
+        """As much as the system takes is sent at once, what is left is the transport's, and so is any error."""
+        sent: cython.Py_ssize_t = 0
+        if self._fd >= 0 and self._unsent_bytes() == 0:
+            sent = send_now(self._fd, p, count)
+        if out is not None:
+            if sent == count:
+                out.clear()
+                return 0
+            data = out.take()
+        if sent < count:
+            self._write(data[sent:] if sent > 0 else data)
+        return 0
