@@ -18,6 +18,7 @@ from rocketq.store import Store
 log = logging.getLogger(__name__)
 
 CONNECT_MS_MAX: Final = 3_000
+READ_BYTES: Final = 512 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class MasterFollower:
         self._failure = failure
 
 
-class FollowerConnection(asyncio.Protocol):
+class FollowerConnection(asyncio.BufferedProtocol):
     """One connection to the master. Whatever is wrong ends it before anything is written at a wrong place."""
 
     def __init__(self, store: Store, clock: Clock, addr: str, times: StreamTimes) -> None:
@@ -130,6 +131,7 @@ class FollowerConnection(asyncio.Protocol):
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.bytes_received = 0
         self._transport: asyncio.Transport | None = None
+        self._read = bytearray(READ_BYTES)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -139,13 +141,16 @@ class FollowerConnection(asyncio.Protocol):
         self._transport = None
         self.close(f"the connection ended{f': {error}' if error else ''}")
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, size_hint: int) -> bytearray:
+        return self._read
+
+    def buffer_updated(self, count: int) -> None:
         if self.ended.done():
             return
-        self.bytes_received += len(data)
+        self.bytes_received += count
         failure = ""
         try:
-            self.state.on_bytes(data, self._clock.monotonic_ms())
+            self.state.on_bytes(memoryview(self._read)[:count], self._clock.monotonic_ms())
         except RemoteProtocolError as error:
             failure = str(error)  # what came before is good
         try:
@@ -164,12 +169,11 @@ class FollowerConnection(asyncio.Protocol):
         if not data:
             return
         try:
-            log_end = self._store.append_stream(log_offset, data)
+            self._store.append_stream(log_offset, data)
         finally:  # of a stretch that turns bad, what came before it is in the log
-            report = self.state.appended(data, self._store.log_end, self._clock.monotonic_ms())
+            report = self.state.appended(self._store.log_end, self._clock.monotonic_ms())
             if report and self._transport is not None:
                 self._transport.write(report)
-        assert log_end == self._store.log_end
 
     def tick(self) -> None:
         now_ms = self._clock.monotonic_ms()

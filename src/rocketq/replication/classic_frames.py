@@ -55,7 +55,7 @@ class Piece:
 
 
 class FrameReader:
-    """A slave's ears. Bodies are handed on as they come, never gathered here."""
+    """A slave's ears. Bodies are handed on as they come, never gathered here: views of what was fed."""
 
     def __init__(self, segment_bytes: int) -> None:
         self._segment_bytes = segment_bytes
@@ -63,7 +63,7 @@ class FrameReader:
         self._offset = 0
         self._left = 0
 
-    def feed(self, chunk: bytes) -> list[Piece]:
+    def feed(self, chunk: bytes | memoryview) -> list[Piece]:
         """Everything in the order it came. RemoteProtocolError for a header that cannot be; nothing is understood after
         that."""
         view, at, pieces = memoryview(chunk), 0, list[Piece]()

@@ -30,8 +30,8 @@ class Following:
         self._times = times
         self._log_end = log_end
         self._expected = log_end
-        self._pending: list[memoryview | bytes] = []
-        self._pending_bytes = 0
+        self._gathered = bytearray()  # used again and again: fresh memory for every read costs more than the copy
+        self._gathered_bytes = 0
         self._needed = _HEAD_BYTES
         self._read_ms = self._written_ms = now_ms
         self.starts_at: int | None = None
@@ -61,8 +61,9 @@ class Following:
 
     # from the master
 
-    def on_bytes(self, chunk: bytes, now_ms: int) -> None:
-        """RemoteProtocolError when they do not continue our log; what came before them can still be taken."""
+    def on_bytes(self, chunk: bytes | memoryview, now_ms: int) -> None:
+        """RemoteProtocolError when they do not continue our log; what came before them can still be taken. `chunk` is
+        free afterwards."""
         self._read_ms = now_ms
         for piece in self._frames.feed(chunk):
             self._absorb(piece)
@@ -73,13 +74,16 @@ class Following:
                 f"the master goes on at {piece.log_offset}, our log at {self._expected}: nothing is written"
             )
         if piece.data:
-            self._pending.append(piece.data)
-            self._pending_bytes += len(piece.data)
+            end = self._gathered_bytes + len(piece.data)
+            if end > len(self._gathered):
+                self._gathered += bytes(end - len(self._gathered))
+            self._gathered[self._gathered_bytes : end] = piece.data
+            self._gathered_bytes = end
             self._expected += len(piece.data)
 
     def _starts_with(self, piece: Piece) -> bool:
         """An empty log takes what it is given first, from the start of a file on."""
-        if self._expected != 0 or self._pending_bytes:
+        if self._expected != 0 or self._gathered_bytes:
             return False
         if not piece.data:
             return True
@@ -88,24 +92,24 @@ class Following:
         self.starts_at = self._log_end = self._expected = piece.log_offset
         return True
 
-    def take(self) -> tuple[int, bytes]:
-        """Where to append, and what: everything that has come, once that can be a whole record; else nothing."""
-        if self._pending_bytes < self._needed:
-            return self._log_end, b""
-        data = b"".join(self._pending)
-        self._pending, self._pending_bytes = [], 0
-        return self._log_end, data
+    def take(self) -> tuple[int, memoryview]:
+        """Where to append, and what: everything that has come, once that can be a whole record; else nothing. Not
+        to be kept: more bytes go to the same place."""
+        size = self._gathered_bytes if self._gathered_bytes >= self._needed else 0
+        return self._log_end, memoryview(self._gathered)[:size]
 
-    def appended(self, data: bytes, log_end: int, now_ms: int) -> bytes:
-        """The log ends here after `data` was taken: a report when it has moved. What is left of `data` comes again."""
-        rest = data[log_end - self._log_end :]
-        if rest:
-            self._pending.insert(0, rest)
-            self._pending_bytes += len(rest)
-        self._needed = self._first_size(rest)
+    def appended(self, log_end: int, now_ms: int) -> bytes:
+        """The log ends here after what was taken: a report when it has moved. What is left comes again."""
+        taken = log_end - self._log_end
+        rest = self._gathered_bytes - taken
+        if taken and rest:
+            self._gathered[:rest] = self._gathered[taken : self._gathered_bytes]
+        self._gathered_bytes = rest
+        self._needed = self._first_size()
         moved, self._log_end = log_end > self._log_end, log_end
         return self.report(now_ms) if moved else b""
 
-    def _first_size(self, rest: bytes) -> int:
-        size = int.from_bytes(rest[:_SIZE_BYTES], "big") if len(rest) >= _SIZE_BYTES else 0
+    def _first_size(self) -> int:
+        known = self._gathered_bytes >= _SIZE_BYTES
+        size = int.from_bytes(self._gathered[:_SIZE_BYTES], "big") if known else 0
         return size if _HEAD_BYTES <= size <= self._segment_bytes else _HEAD_BYTES

@@ -173,7 +173,8 @@ class EtcdGateway:
         trouble = f"{endpoint}: {str(error) or type(error).__name__}"
         if endpoint == self._endpoint:
             self._at += 1
-            log.info("etcd endpoint left for the next one: %s", trouble)
+            if len(self._config.endpoints) > 1:
+                log.info("etcd endpoint left for the next one: %s", trouble)
         return trouble
 
 

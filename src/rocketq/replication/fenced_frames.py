@@ -90,7 +90,7 @@ class FrameDecoder:
         frames: list[Frame] = []
         at = 0
         while (end := self._frame_end(at)) is not None:
-            frames.append(_decode(bytes(memoryview(self._pending)[at:end])))
+            frames.append(_decode(self._pending, at, end))
             at = end
         del self._pending[:at]
         return frames
@@ -121,9 +121,12 @@ def _check_header(data: bytearray, at: int) -> int:
     return int(length)
 
 
-def _decode(data: bytes) -> Frame:
-    _, _, kind, flags, master_epoch, data_epoch, epoch_start, offset, second, _, body_crc = _HEADER.unpack_from(data)
-    body = data[HEADER_BYTES:]
+def _decode(data: bytearray, at: int, end: int) -> Frame:
+    _, _, kind, flags, master_epoch, data_epoch, epoch_start, offset, second, _, body_crc = _HEADER.unpack_from(
+        data, at
+    )
+    with memoryview(data) as view:
+        body = bytes(view[at + HEADER_BYTES : end])
     if crc32(body) != body_crc:
         raise RemoteProtocolError("a frame's body does not match its checksum")
     try:

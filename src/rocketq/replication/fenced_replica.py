@@ -75,6 +75,7 @@ class FencedReplica:
         self._queue: asyncio.Queue[act.Action] = asyncio.Queue()
         self._role_changes: asyncio.Queue[act.Action] = asyncio.Queue()
         self._holding = self._woken = False
+        self._is_unreadable = False
         self._confirmed = replica.log_start
         self.stopped = asyncio.Event()
         self.failed = False
@@ -278,9 +279,14 @@ class FencedReplica:
         try:
             view = await self._control.read(self._group)
         except RocketQError as error:
-            log.info("the control store cannot be read: %s", error)
+            if not self._is_unreadable:
+                log.warning("the control store cannot be read, it is tried again: %s", error)
+            self._is_unreadable = True
             self._put(self.agent.on_read_failed(number, self._now_ms()))
         else:
+            if self._is_unreadable:
+                log.warning("the control store can be read again")
+            self._is_unreadable = False
             before = self.agent.term.in_sync if self.agent.term else None
             self._put(self.agent.on_view(number, view, self._now_ms()))
             self._tell_in_sync(before)

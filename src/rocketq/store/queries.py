@@ -227,7 +227,11 @@ class Queries:
         for start in self._log.files:
             segment, view = self._log.segment(start), RecordView()
             upto = min(segment.size, self._visible_to() - start)
-            at = find_next_record(segment, 0, upto, view) if upto > 0 else -1
+            if upto <= 0:
+                continue
+            at = 0
+            if view.parse_at(segment, 0, True) != MESSAGE:  # only then: a search looks through the whole file
+                at = find_next_record(segment, 0, upto, view)
             if (
                 at >= 0
                 and view.parse_at(segment, at, False) == MESSAGE

@@ -35,24 +35,24 @@ class RawWalk:
         self._scanner = Scanner(None, None, None)
         self._scanner.to_queues = False
 
-    def head(self, data: bytes, log_offset: int) -> RawRecords:
+    def head(self, data: bytes | memoryview, log_offset: int) -> RawRecords:
         """The whole records `data` begins with; it may end within one. `data` crosses no file's end. Bodies are not
         checked."""
         return self._walk(data, log_offset, check_crc=False)
 
-    def require_beginning(self, data: bytes, log_offset: int) -> None:
+    def require_beginning(self, data: bytes | memoryview, log_offset: int) -> None:
         """StoreError unless `data`, which is not a whole record, can be the first part of one that fits in its file."""
         if data and not self._may_go_on(data, log_offset):
             raise StoreError(f"the bytes for {log_offset} are no record")
 
-    def all(self, data: bytes, log_offset: int, *, check_crc: bool) -> RawRecords:
+    def all(self, data: bytes | memoryview, log_offset: int, *, check_crc: bool) -> RawRecords:
         """The same where nothing may be left over."""
         records = self._walk(data, log_offset, check_crc=check_crc)
         if records.size_bytes != len(data):
             raise StoreError(f"the bytes for {log_offset + records.size_bytes} are not a whole, good record")
         return records
 
-    def _walk(self, data: bytes, log_offset: int, *, check_crc: bool) -> RawRecords:
+    def _walk(self, data: bytes | memoryview, log_offset: int, *, check_crc: bool) -> RawRecords:
         if not data:
             return RawRecords(0, -1)
         buffer = MappedBuffer(data, log_offset)
@@ -74,7 +74,7 @@ class RawWalk:
             raise StoreError(f"the record at {scanner.bad_crc_offset} has a body that does not match its CRC")
         return state, scanner.at, scanner.last_at
 
-    def _may_go_on(self, data: bytes, log_offset: int) -> bool:
+    def _may_go_on(self, data: bytes | memoryview, log_offset: int) -> bool:
         room, have = self._segment_bytes - log_offset % self._segment_bytes, len(data)
         if have < BLANK_BYTES_MIN:
             return have < room

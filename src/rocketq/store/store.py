@@ -277,7 +277,7 @@ class Store(Lookups):
         self._appended_raw()
         return end
 
-    def append_stream(self, log_offset: int, data: bytes) -> int:
+    def append_stream(self, log_offset: int, data: bytes | memoryview) -> int:
         """The same of a stretch of another broker's log that may end within a record, or go through several files: its
         whole records are copied, the log's new end tells how far. StoreError where there is no record."""
         self._require_open()

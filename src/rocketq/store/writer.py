@@ -234,7 +234,7 @@ class Writer:
             self._copy(log_offset, data, self._raw_walk.all(data, log_offset, check_crc=check_crc))
             return self._log.end
 
-    def append_stream(self, log_offset: int, data: bytes) -> int:
+    def append_stream(self, log_offset: int, data: bytes | memoryview) -> int:
         """Copy the whole records that `data` begins with, over as many files as they take; the new end of the log. An
         unfinished one at its end is left to the caller. StoreError where something is no record: what stands before it
         is copied. Bodies are not checked: their reader does that, and a damaged one must not hold up all behind it."""
@@ -253,8 +253,8 @@ class Writer:
                     break
             return self._log.end
 
-    def _copy(self, log_offset: int, data: bytes, records: RawRecords) -> None:
-        self._log.appender.copy_raw(data)
+    def _copy(self, log_offset: int, data: bytes | memoryview, records: RawRecords) -> None:
+        self._log.appender.copy_raw(data if isinstance(data, bytes) else bytes(data))
         self.last_record = records.last if records.last >= 0 else self.last_record
         self._undispatched_from = log_offset
         self._finish_dispatch()

@@ -27,7 +27,7 @@ def test_log_end_is_reported_first_when_it_moves_and_when_nothing_was_said() -> 
     assert state.on_tick(5_000) == encode_report(100)
     state.on_bytes(frame(100, b"0123456789"), 6_000)
     assert state.take() == (100, b"0123456789")
-    assert state.appended(b"0123456789", 110, 6_000) == encode_report(110)
+    assert state.appended(110, 6_000) == encode_report(110)
     assert state.on_tick(10_999) == b""
     assert state.on_tick(11_000) == encode_report(110)
 
@@ -39,15 +39,15 @@ def test_bytes_wait_until_they_can_be_a_record() -> None:
     state.on_bytes(frame(0, size), 0)
     assert state.take() == (0, b"")
     state.on_bytes(frame(4, b"magic" * 2), 0)
-    log_offset, data = state.take()
-    assert (log_offset, data) == (0, size + b"magic" * 2)
-    assert state.appended(data, 0, 0) == b""
+    assert state.take() == (0, size + b"magic" * 2)
+    assert state.appended(0, 0) == b""
     state.on_bytes(frame(14, bytes(99_985)), 0)
     assert state.take() == (0, b"")
     state.on_bytes(frame(99_999, b"xy"), 0)
     log_offset, data = state.take()
     assert (log_offset, len(data)) == (0, 100_001)
-    assert state.appended(data, 100_000, 0) == encode_report(100_000)
+    data.release()
+    assert state.appended(100_000, 0) == encode_report(100_000)
     state.on_bytes(frame(100_001, b"0" * 20), 0)
     assert state.take() == (100_000, b"y" + b"0" * 20)
 
