@@ -29,6 +29,7 @@ from rocketq.testing.etcd import PACKAGE, find_etcd
 
 from .failover_turns import PLANNED, Figures, Row, run_row
 from .namespaces import why_not
+from .replica_processes import TTL_S
 
 TURNS_PER_CLUSTER = 10
 SEND_EVERY_S = 0.02
@@ -82,6 +83,7 @@ def table(by_row: dict[str, Figures]) -> str:
     for kind, gaps_s in [*sorted(total.gaps_s.items()), ("all but planned", unplanned), ("all", total.all_gaps_s)]:
         if gaps_s:
             lines.append(f"{kind:<18} {len(gaps_s):>9} {statistics.median(gaps_s):>7.2f} {max(gaps_s):>7.2f}")
+    lines.append(f"aims: {TTL_S + 3} s (haLeaseTtl + 3 s), 1 s where it is planned ({', '.join(sorted(PLANNED))})")
     names = ("acked", "lost", "unknown", "stored_twice", "delivered_again")
     lines += ["", " ".join([f"{'cluster':<24}", *(f"{name.replace('_', ' '):>15}" for name in names)])]
     for name, figures in [*sorted(by_row.items()), ("all", total)]:
@@ -117,7 +119,8 @@ def _run_all(rows: list[Row], rows_max: int, ends_s: float) -> tuple[dict[str, F
         waiting, running = list(rows), dict[concurrent.futures.Future[tuple[Figures | None, str]], Row]()
         while running or (waiting and time.monotonic() < ends_s):
             while waiting and len(running) < rows_max and time.monotonic() < ends_s:
-                running[pool.submit(run, waiting[0])] = waiting.pop(0)
+                row = waiting.pop(0)
+                running[pool.submit(run, row)] = row
             finished, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in finished:
                 row = running.pop(future)

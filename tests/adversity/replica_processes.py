@@ -25,6 +25,7 @@ from .namespaces import Namespaces
 START_S = 60
 NAME = "broker-a"
 LOOPBACK = "127.0.0.1"
+TTL_S = 4
 
 
 class Process:
@@ -127,8 +128,8 @@ class ReplicaProcesses:
             "brokerName": NAME,
             "haProtocol": "fenced",
             "haControlStore": self.etcd.url,
-            "haLeaseTtl": "4000",
-            "haLeaseTimeout": "2000",
+            "haLeaseTtl": str(1000 * TTL_S),
+            "haLeaseTimeout": str(1000 * (TTL_S - 2)),
             "haLeaseMode": mode,
             "minInSyncReplicas": "2",
             "flushDiskType": flush,
