@@ -95,10 +95,20 @@ class Follower:
         finally:
             link.close("stopped")
             self.connection = None
+            if link.cutting is not None:
+                await asyncio.wait([link.cutting])
 
     def connected(self, master_log: str) -> None:
         self._failure = ""
         log.info("this replica %s", master_log)
+
+
+def cut_back(replica: StoreReplica, point: int) -> int:
+    """How many bytes are gone."""
+    before = replica.log_end
+    for step in truncate(replica, point):
+        log.debug("truncation: %s", step)
+    return before - replica.log_end
 
 
 class MasterLink(asyncio.Protocol):
@@ -115,6 +125,8 @@ class MasterLink(asyncio.Protocol):
         self._holding = False
         self.ended: asyncio.Future[str] = self._loop.create_future()
         self._taking: asyncio.Task[None] | None = None
+        self.cutting: asyncio.Future[int] | None = None
+        """A truncation on its way, by another thread: it ends before anything else is done to the log."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -175,13 +187,22 @@ class MasterLink(asyncio.Protocol):
             self._write(self._session.tables_taken(number))
 
     def _cut(self, point: int) -> None:
-        before = self._replica.log_end
-        for step in truncate(self._replica, point):
-            log.debug("truncation: %s", step)
-        gone = before - self._replica.log_end
-        self._cut_done(
-            f"dropped {gone} bytes behind {self._replica.log_end} that were never confirmed, and goes on there"
-        )
+        """Waits for the disk more than once: not on the loop, where leases are kept alive. The master sends nothing
+        before it is told that this is done."""
+        self._replica.changing = True
+        self.cutting = self._loop.run_in_executor(None, cut_back, self._replica, point)
+        self.cutting.add_done_callback(self._cut_ended)
+
+    def _cut_ended(self, cutting: asyncio.Future[int]) -> None:
+        self._replica.changing = False
+        error = cutting.exception()
+        if error is not None:
+            self.close(f"its log cannot be cut back: {error}")
+        elif not self.ended.done():
+            end = self._replica.log_end
+            self._cut_done(
+                f"dropped {cutting.result()} bytes behind {end} that were never confirmed, and goes on there"
+            )
 
     def _cut_done(self, what: str) -> None:
         ends = self._replica.ends

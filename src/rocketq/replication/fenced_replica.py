@@ -251,12 +251,15 @@ class FencedReplica:
     async def _promote(self, epoch: int) -> None:
         if self.agent.role is not Role.PROMOTING:
             return
+        self.replica.changing = True
         try:
             await asyncio.to_thread(lambda: list(promote(self.replica, epoch)))
         except Exception as error:  # whatever it is, another replica must get its chance
             log.exception("replica %d could not be promoted", self.agent.broker_id)
             self._put(self.agent.on_promotion_failed(str(error), self._now_ms()))
             return
+        finally:
+            self.replica.changing = False
         actions = self.agent.on_promoted(epoch, self.replica.ends, self._now_ms())
         if self.agent.term is not None:
             log.info("replica %d is master of epoch %d from %d on", self.agent.broker_id, epoch, self.replica.log_end)

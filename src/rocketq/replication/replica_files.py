@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -24,12 +26,17 @@ _STAYS: Final = frozenset({"config", "lock", ha_state.FILE_NAME})
 class StoreReplica:
     """An open store with its epochs and its state. Every save is synced, file and directory.
 
+    Steps that wait for the disk (a truncation, a promotion) run on a thread of their own, one at a time and marked by
+    `changing`; epochs seen meanwhile are kept by the event loop's.
+
     A damaged file is not replaced by its backup: an older list would take bytes of one master for those of another, an
     older epoch would undo a promise.
     """
 
     def __init__(self, store: Store, cluster: str, broker_name: str) -> None:
         self.store = store
+        self.changing = False
+        self._state_lock = threading.RLock()
         root = store.config.root
         self._epoch_path, self._state_path = root / epoch_list.FILE_NAME, root / ha_state.FILE_NAME
         self._epochs = self._read_epochs()
@@ -96,13 +103,18 @@ class StoreReplica:
         self._epochs = epochs.copy()
 
     def save_state(self, state: HaState) -> None:
-        self.store.disk.replace(self._state_path, encode_ha_state(state))
-        self._state = state
+        """Another thread may have seen a larger epoch since `state` was loaded: that is never taken back."""
+        with self._state_lock:
+            known = getattr(self, "_state", state)
+            state = replace(state, broker_id=state.broker_id or known.broker_id, epoch=max(state.epoch, known.epoch))
+            self.store.disk.replace(self._state_path, encode_ha_state(state))
+            self._state = state
 
     def see(self, broker_id: int, epoch: int) -> None:
-        seen = self._state.with_seen(broker_id, epoch)
-        if seen != self._state:
-            self.save_state(seen)
+        with self._state_lock:
+            seen = self._state.with_seen(broker_id, epoch)
+            if seen != self._state:
+                self.save_state(seen)
 
     def begin_epoch(self, number: int, start: int) -> None:
         epochs = self.load_epochs()
@@ -111,6 +123,8 @@ class StoreReplica:
 
     def forget_deleted(self) -> None:
         """Epochs whose last byte was deleted."""
+        if self.changing:
+            return
         epochs = self._epochs.copy()
         if epochs.forget_before(self.store.log_start):
             self.save_epochs(epochs)

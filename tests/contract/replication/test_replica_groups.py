@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from rocketq.replication.lease import LeaseMode
+from rocketq.replication.replica_files import StoreReplica
 from rocketq.store import FlushType
 
 from .groups import HANG_S, SEGMENT_BYTES, LocalGroup, bytes_of, until
@@ -198,5 +200,43 @@ def test_what_a_member_has_not_copied_is_not_deleted(tmp_path: Path) -> None:
         assert slowest is not None
         next(iter(slowest.followers.values())).written = 10
         assert leader.store.retention.keep_from() == 10
+
+    run(lambda: LocalGroup(tmp_path), work)
+
+
+def test_a_long_truncation_holds_up_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: while a replica cuts its tail off, its lease is kept alive, and an epoch it sees meanwhile stays."""
+
+    async def work(group: LocalGroup) -> None:
+        old = await group.leader()
+        end = old.append(1)
+        assert await old.is_answered(end)
+        await old.replica.listener.stop()
+        for number in range(2, 20):
+            old.append(number)
+        await old.stop(cleanly=False)
+        new = await group.leader(in_sync=2)
+        assert await new.is_answered(new.append(100))
+        begun, may_end = threading.Event(), threading.Event()
+        original = StoreReplica.cut
+
+        def slow_cut(replica: StoreReplica, point: int) -> int:
+            begun.set()
+            assert may_end.wait(HANG_S)
+            return original(replica, point)
+
+        monkeypatch.setattr(StoreReplica, "cut", slow_cut)
+        await old.start()
+        await until(begun.is_set)
+        lease = old.replica.agent.lease
+        assert lease is not None
+        trusted_to_ms = lease.trusted_to_ms
+        await until(lambda: lease.trusted_to_ms > trusted_to_ms)  # kept alive meanwhile
+        assert old.replica.replica.load_state().truncating_to is not None
+        old.replica.epoch_seen(old.replica.agent.state.epoch + 7)
+        seen = old.replica.replica.load_state().epoch
+        may_end.set()
+        await until(lambda: old.replica.replica.load_state().truncating_to is None)
+        assert old.replica.replica.load_state().epoch == seen
 
     run(lambda: LocalGroup(tmp_path), work)
