@@ -54,7 +54,9 @@ def save(name: str, figures: dict[str, object]) -> Path:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
-    path.write_text(json.dumps({"commit": commit_name(), "machine": machine, **figures}, indent=1) + "\n")
+    scratch = path.with_suffix(".tmp")  # whoever is killed now leaves the old results whole
+    scratch.write_text(json.dumps({"commit": commit_name(), "machine": machine, **figures}, indent=1) + "\n")
+    scratch.replace(path)
     return path
 
 

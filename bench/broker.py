@@ -1,7 +1,7 @@
 """The broker under load, next to Apache's brokers on the same machine in the same run.
 
     python -m bench.broker                          all rows, five rounds
-    python -m bench.broker --rows 128B --rounds 2   only rows whose name has that text; fewer rounds
+    python -m bench.broker --rows 128B --rounds 2   only rows whose name has that text (or one of several); fewer rounds
     python -m bench.broker --list                   the names of all rows
     python -m bench.broker --smoke                  ours alone, a moment, no bars: does it still run?
 
@@ -9,6 +9,8 @@ The same frames drive every peer. Rounds take turns, so that noise hits all of t
 compared with the faster Apache release of its row. Apache's brokers are warmed up before they are measured. NATS
 JetStream and Redis Streams get the same messages in their own protocols, where they are installed: figures, no bars.
 Free memory is put into the page cache first (bench/load/memory.py says why).
+Every row is saved when it is done: a run that is ended keeps what it has, and a run of some rows replaces only those
+(bench/kept.py).
 """
 
 from __future__ import annotations
@@ -24,18 +26,19 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from tests.interop.release import ApacheUnavailable
 
 from bench import footprint, spread
-from bench.bars import Bar, save
+from bench.bars import Bar
+from bench.kept import Kept
+from bench.load.folders import run_folder
 from bench.load.foreign import FOREIGN, Foreign, ForeignUnavailable
 from bench.load.generator import Load, Measured, NoCompilerError, program, run
 from bench.load.memory import PageCache, page_cache
 from bench.load.peers import Apache, Ours, Peer, make_topics
-from bench.plot import plot_bars
+from bench.progress import Progress
 
 VERSIONS = ("4.9.7", "5.3.3")
 WARM_UP_SECONDS = 20.0
@@ -136,23 +139,50 @@ def fill(peers: list[Peer], row: Row) -> None:
 # Rounds
 
 
-def run_rows(rows: list[Row], rounds: int, cache: PageCache | None, notes: list[str]) -> dict[str, dict[str, Measured]]:
-    results: dict[str, dict[str, Measured]] = {}
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is to be done, how far it is, and where its results go."""
+
+    rounds: int
+    progress: Progress
+    kept: Kept
+
+    @classmethod
+    def of(cls, wanted: list[str], rounds: int) -> Run:
+        return cls(rounds, Progress({name: seconds_of(name, rounds) for name in wanted}), Kept("broker", ROW_NAMES))
+
+    def keep(self, row: str, shown: str, figures: dict[str, Any], bars: list[Bar], notes: list[str]) -> None:
+        self.kept.put(row, figures, bars, rounds=self.rounds, notes=notes)
+        self.progress.finish(row)
+        print("\n".join([shown, *map(str, bars), *dict.fromkeys(notes), ""]), flush=True)
+
+
+def seconds_of(name: str, rounds: int) -> float:
+    """About what a row takes, with the warming up in front of the first; only to guess what is left."""
+    beside = {MANY_TOPICS: 60.0 + 9.0 * rounds, TWO_BROKERS: 10.0 + 9.0 * rounds, FOOTPRINT: 60.0 + 25.0 * rounds}
+    if name in beside:
+        return beside[name]
+    row = next(row for row in ROWS if row.name == name)
+    starts = 60.0 if row in (ROWS[0], next(each for each in ROWS if each.settings == SYNC)) else 0.0
+    return starts + (20.0 if row.fill else 0.0) + 4.5 * rounds * (5 if row.is_for_all else 3)
+
+
+def run_rows(rows: list[Row], run: Run, cache: PageCache | None) -> None:
     for settings in (ASYNC, SYNC):
         left = [row for row in rows if row.settings == settings]
         while left:
+            notes: list[str] = []
             with all_peers(settings, notes) as peers, foreign_peers(settings, notes) as foreign:
-                print(f"warming up {', '.join(peer.name for peer in peers)} …", file=sys.stderr)
+                run.progress.say(left[0].name, f"warming up {', '.join(peer.name for peer in peers)}")
                 warm_up(peers, WARM_UP_SECONDS)
                 while left:
                     if cache is not None:
                         cache.fill()
                     row = left.pop(0)
-                    results[row.name] = run_row(row, peers, rounds, foreign if row.is_for_all else [])
-                    print(table({row.name: results[row.name]}), file=sys.stderr)
+                    result = run_row(row, peers, run, foreign if row.is_for_all else [])
+                    run.keep(row.name, table({row.name: result}), result, judge([row], {row.name: result}), notes)
                     if disk_used() > DISK_USED_MAX:
                         break
-    return results
 
 
 def disk_used() -> float:
@@ -161,7 +191,7 @@ def disk_used() -> float:
     return usage.used / (usage.used + usage.free)
 
 
-def run_row(row: Row, peers: list[Peer], rounds: int, foreign: list[Foreign]) -> dict[str, Measured]:
+def run_row(row: Row, peers: list[Peer], run: Run, foreign: list[Foreign]) -> dict[str, Measured]:
     load = row.load
     if row.fill:
         fill(peers, row)
@@ -170,10 +200,10 @@ def run_row(row: Row, peers: list[Peer], rounds: int, foreign: list[Foreign]) ->
             _measure(peer, replace(load, seconds=4.0 if peer.name != "rocketq" else 0.5))
     everybody: list[Peer | Foreign] = [*peers, *foreign]
     taken: dict[str, list[Measured]] = {peer.name: [] for peer in everybody}
-    for number in range(rounds):
+    for number in range(run.rounds):
+        run.progress.say(row.name, f"round {number + 1} of {run.rounds}", number / run.rounds)
         for peer in everybody:
             taken[peer.name].append(_measure(peer, load))
-        print(f"  {row.name}: round {number + 1} of {rounds}", file=sys.stderr)
     return {name: median(each) for name, each in taken.items()}
 
 
@@ -218,35 +248,21 @@ def table(results: dict[str, dict[str, Measured]]) -> str:
     return "\n".join(lines)
 
 
-def keep(
-    name: str,
-    results: dict[str, dict[str, Measured]],
-    extras: dict[str, dict[str, Any]],
-    bars: list[Bar],
-    notes: list[str],
-) -> Path:
-    rows = {row: {name: asdict(each) for name, each in by_peer.items()} for row, by_peer in results.items()}
-    more = {title: {name: asdict(each) for name, each in figures.items()} for title, figures in extras.items()}
-    judged = [{**asdict(bar), "held": bar.held} for bar in bars]
-    return save(name, {"rows": rows, **more, "bars": judged, "notes": notes})
-
-
 # Beside the rows
 
 
-def run_spread(wanted: list[str], rounds: int) -> dict[str, spread.Spread]:
-    found = {}
-    if MANY_TOPICS in wanted:
-        found[MANY_TOPICS] = spread.many_topics(rounds)
-    if TWO_BROKERS in wanted:
-        found[TWO_BROKERS] = spread.two_brokers(rounds)
-    return found
-
-
-def run_footprint(wanted: list[str], rounds: int, notes: list[str]) -> dict[str, footprint.Footprint]:
-    if FOOTPRINT not in wanted:
-        return {}
-    return footprint.measure(["rocketq", *(f"Apache {version}" for version in VERSIONS)], rounds, notes)
+def run_beside(wanted: list[str], run: Run) -> None:
+    """Our own broker next to itself, and what brokers take beside CPU."""
+    for name, measure in ((MANY_TOPICS, spread.many_topics), (TWO_BROKERS, spread.two_brokers)):
+        if name in wanted:
+            run.progress.say(name, "starting")
+            found = {name: measure(run.rounds)}
+            run.keep(name, spread.table(found), found, spread.judge(found), [])
+    if FOOTPRINT in wanted:
+        run.progress.say(FOOTPRINT, "starting")
+        notes = [footprint.NOTE]
+        prints = footprint.measure(["rocketq", *(f"Apache {version}" for version in VERSIONS)], run.rounds, notes)
+        run.keep(FOOTPRINT, footprint.table(prints), prints, footprint.judge(prints), notes)
 
 
 def smoke() -> None:
@@ -263,48 +279,41 @@ def smoke() -> None:
 
 
 def compare(wanted: list[str], rounds: int, memory: bool) -> list[Bar]:
-    """All that is wanted, shown and saved."""
-    began, notes = time.monotonic(), list[str]()
-    rows = [row for row in ROWS if row.name in wanted]
+    """All that is wanted, shown and saved row by row; the bars of these rows."""
+    began, run = time.monotonic(), Run.of(wanted, rounds)
     with page_cache(wanted=memory) as cache:
-        results = run_rows(rows, rounds, cache, notes)
+        run_rows([row for row in ROWS if row.name in wanted], run, cache)
         if cache is not None:
             cache.fill()
-        spreads, footprints = run_spread(wanted, rounds), run_footprint(wanted, rounds, notes)
-    notes = [*dict.fromkeys(notes), f"{rounds} rounds"]
-    shown = [table(results)] if results else []
-    shown += [spread.table(spreads)] if spreads else []
-    shown += [footprint.table(footprints)] if footprints else []
-    bars = [*judge(rows, results), *spread.judge(spreads), *footprint.judge(footprints)]
-    print("\n\n".join([*shown, "\n".join([*map(str, bars), *notes])]))
-    name = "broker" if wanted == ROW_NAMES else "broker-part"  # a part must not take the place of the whole
-    path = keep(name, results, {"spread": spreads, "footprint": footprints}, bars, notes)
-    picture = plot_bars(bars, path.with_suffix(".png"))
-    print(f"saved as {path}{f' and {picture}' if picture else ''}; took {time.monotonic() - began:.0f} s")
-    return bars
+        run_beside(wanted, run)
+    print("\n".join(map(str, run.kept.bars())))
+    print(f"saved in bench/results, broker.json and broker.png; took {time.monotonic() - began:.0f} s")
+    return run.kept.bars(wanted)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="ours alone, tiny, no bars")
     parser.add_argument("--list", action="store_true", help="print the names of all rows")
-    parser.add_argument("--rows", default="", help="only rows whose name has this text")
+    parser.add_argument("--rows", nargs="+", default=[""], help="only rows whose name has one of these texts")
     parser.add_argument("--rounds", type=int, default=5, help="of every row, by turns (5)")
     parser.add_argument("--as-it-is", action="store_true", help="leave free memory alone")
     given = parser.parse_args()
-    wanted = [name for name in ROW_NAMES if given.rows in name]
+    wanted = [name for name in ROW_NAMES if any(text in name for text in given.rows)]
     if not wanted:
-        sys.exit("\n  ".join([f"no row has {given.rows!r} in its name; there are", *ROW_NAMES]))
+        sys.exit("\n  ".join([f"no row has {' or '.join(given.rows)} in its name; there are", *ROW_NAMES]))
     if given.list:
         return print("\n".join(wanted))
     try:
         program()
     except NoCompilerError as error:
         sys.exit(str(error))
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # the peers are stopped too
-    if given.smoke:
-        return smoke()
-    bars = compare(wanted, max(1, given.rounds), not given.as_it_is)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))  # the peers are stopped too
+    with run_folder():
+        if given.smoke:
+            return smoke()
+        bars = compare(wanted, max(1, given.rounds), not given.as_it_is)
     sys.exit(0 if all(bar.held for bar in bars) else 1)
 
 

@@ -15,6 +15,8 @@ from typing import ClassVar, Self
 
 from tests.interop.apache import free_port
 
+from bench.load.peers import end
+
 START_SECONDS_MAX = 20.0
 FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -38,8 +40,16 @@ class Foreign:
         self._root = Path(tempfile.mkdtemp(prefix=f"{self.protocol}-bench-"))
         self.ports = [free_port()]
         self.pids: list[int] = []
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        try:
+            return self._start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def _start(self) -> Self:
         with (self._root / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 [self._program, *self._arguments()], stdout=log, stderr=log, stdin=subprocess.DEVNULL
@@ -56,12 +66,8 @@ class Foreign:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._process is not None:
+            end(self._process)
         shutil.rmtree(self._root, ignore_errors=True)
 
     def _accepts(self) -> bool:

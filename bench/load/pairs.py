@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from typing import Final, Self
 
 from tests.interop.apache import ApacheBroker, free_broker_port
 
-from bench.load.peers import START_SECONDS_MAX, Apache, Ours
+from bench.load.peers import START_SECONDS_MAX, Apache, Ours, as_installed, end
 from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
@@ -45,7 +44,9 @@ class OurSlave:
         command += ["--data-dir", str(self._root / "data"), "--ready-file", str(ready), "--log-level", "warning"]
         command += [word for key, value in self._settings.items() for word in ("--set", f"{key}={value}")]
         with (self._root / "log").open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=as_installed()
+            )
         deadline = time.monotonic() + START_SECONDS_MAX
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -58,12 +59,7 @@ class OurSlave:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process)
         shutil.rmtree(self._root, ignore_errors=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -45,6 +46,20 @@ class Peer(Protocol):
     ) -> None: ...
 
 
+def as_installed() -> dict[str, str]:
+    """The environment in which Python keeps what it compiles, as an installation has it."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def end(process: subprocess.Popen[bytes], patience_s: float = 30) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Ours:
     """`rocketq up` in a folder that goes with it."""
 
@@ -53,12 +68,20 @@ class Ours:
         self._settings = settings
         self._brokers = brokers
         self._root = Path(tempfile.mkdtemp(prefix="rocketq-bench-"))
+        self._process: subprocess.Popen[bytes] | None = None
         self.name_server = ""
         self.started: tuple[float, int] | None = None
         self.ports: list[int] = []
         self.pids: list[int] = []
 
     def __enter__(self) -> Self:
+        try:
+            return self._start()
+        except BaseException:  # also when the run is ended meanwhile: nothing may stay behind
+            self.__exit__(None, None, None)
+            raise
+
+    def _start(self) -> Self:
         ready, port = self._root / "ready.json", free_broker_port()
         command = [sys.executable, "-m", "rocketq", "up", "--data-dir", str(self._root / "data")]
         command += ["--namesrv-port", "0", "--broker-port", str(port), "--ready-file", str(ready)]
@@ -68,13 +91,13 @@ class Ours:
         command += [word for key, value in self._settings.items() for word in ("--set", f"{key}={value}")]
         with (self._root / "log").open("wb") as log:
             self.started = (time.monotonic(), port)
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=as_installed()
+            )
         deadline = time.monotonic() + START_SECONDS_MAX
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                printed = (self._root / "log").read_text()[-2000:]
-                self.__exit__(None, None, None)
-                raise RuntimeError(f"rocketq up did not start: {printed}")
+                raise RuntimeError(f"rocketq up did not start: {(self._root / 'log').read_text()[-2000:]}")
             time.sleep(0.005)
         said = json.loads(ready.read_text())
         self.name_server = said["addresses"].pop("namesrv")
@@ -85,12 +108,8 @@ class Ours:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._process is not None:
+            end(self._process)
         shutil.rmtree(self._root, ignore_errors=True)
 
 
@@ -126,6 +145,13 @@ class Apache:
         self.pids: list[int] = []
 
     def __enter__(self) -> Self:
+        try:
+            return self._start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def _start(self) -> Self:
         self.nameserver = name_server = self._stack.enter_context(ApacheNameServer(self._release, work=self._root))
         broker = ApacheBroker(
             name_server,
