@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import signal
 import statistics
 import sys
 import tempfile
@@ -308,14 +307,12 @@ def main() -> None:
         program()
     except NoCompilerError as error:
         sys.exit(str(error))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: sys.exit(128 + number))  # the peers are stopped too
-    with run_folder():
-        if given.smoke:
-            return smoke()
-        bars = compare(wanted, max(1, given.rounds), not given.as_it_is)
+    if given.smoke:
+        return smoke()
+    bars = compare(wanted, max(1, given.rounds), not given.as_it_is)
     sys.exit(0 if all(bar.held for bar in bars) else 1)
 
 
 if __name__ == "__main__":
-    main()
+    with run_folder():
+        main()

@@ -24,6 +24,7 @@ from tests.interop.client_programs import cpp
 from tests.interop.release import obtain
 
 from bench.bars import Bar, save
+from bench.load.folders import run_folder
 from bench.load.generator import Load, run
 from bench.load.peers import Ours, make_topics
 
@@ -158,4 +159,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with run_folder():
+        main()

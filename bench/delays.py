@@ -18,6 +18,7 @@ from pathlib import Path
 
 import rocketq.kernel
 from bench.bars import Bar, save
+from bench.load.folders import run_folder
 from rocketq.broker.delay_service import DelayService
 from rocketq.broker.figures import Figures
 from rocketq.broker.placement import DelayRules, place
@@ -156,4 +157,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with run_folder():
+        main()

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import rocketq.kernel
 from bench.bars import Bar, save
+from bench.load.folders import run_folder
 from rocketq.filter import compile_sql
 from rocketq.model import NewMessage
 from rocketq.protocol.properties import encode_properties
@@ -145,4 +146,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with run_folder():
+        main()

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from bench.bars import Bar
+from bench.load.folders import run_folder
 from rocketq.kernel.appender import APPENDED, SEGMENT_FULL
 from rocketq.protocol.properties import encode_properties
 from rocketq.store import Store, StoreConfig
@@ -100,4 +101,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with run_folder():
+        main()

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from tests.interop.release import ApacheUnavailable
 
 from bench.bars import Bar, save
+from bench.load.folders import run_folder
 from bench.load.generator import Load, Measured, NoCompilerError, program, run
 from bench.load.pairs import NAME, ApachePair, OurPair, OurSlave, log_end
 from bench.load.peers import Ours, Peer, make_topics
@@ -160,4 +161,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with run_folder():
+        main()

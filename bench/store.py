@@ -23,6 +23,7 @@ from pathlib import Path
 
 import rocketq.kernel
 from bench.bars import Bar, save
+from bench.load.folders import run_folder
 from rocketq.kernel.appender import APPENDED, SEGMENT_FULL
 from rocketq.model import NewMessage
 from rocketq.protocol.properties import encode_properties
@@ -214,4 +215,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with run_folder():
+        main()

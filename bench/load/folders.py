@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +16,12 @@ PREFIX = "rocketq-bench-run-"
 
 @contextmanager
 def run_folder() -> Iterator[Path]:
-    """Everything that `tempfile` makes meanwhile lies in it. What runs left behind that were killed is removed too."""
+    """Everything that `tempfile` makes meanwhile lies in it. What runs left behind that were killed is removed too.
+
+    A run that is told to end comes to its `finally` parts, as with Ctrl-C: peers are stopped there."""
     before = tempfile.tempdir
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     remove_left(Path(tempfile.gettempdir()))
     root = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
     tempfile.tempdir = str(root)

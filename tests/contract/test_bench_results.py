@@ -94,8 +94,13 @@ def test_the_folder_of_a_run_goes_with_it(tmp_path: Path, monkeypatch: pytest.Mo
             assert Path(tempfile.mkdtemp()).parent == root
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        run_and_be_ended()
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_and_be_ended()
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGHUP), before, strict=True):
+            signal.signal(number, handler)
     assert list(tmp_path.iterdir()) == [running]
     assert tempfile.gettempdir() == str(tmp_path)
 
@@ -111,10 +116,9 @@ def test_a_peer_that_does_not_start_leaves_nothing(tmp_path: Path, monkeypatch: 
 def test_a_run_that_is_ended_leaves_nothing(tmp_path: Path) -> None:
     """Goal: SIGTERM stops the brokers and removes their stores."""
     code = """
-import signal, sys
+import signal
 from bench.load.folders import run_folder
 from bench.load.peers import Ours
-signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(3))
 with run_folder(), Ours({"flushDiskType": "ASYNC_FLUSH"}) as peer:
     print(*peer.pids, flush=True)
     signal.pause()
@@ -124,6 +128,6 @@ with run_folder(), Ours({"flushDiskType": "ASYNC_FLUSH"}) as peer:
         assert run.stdout is not None
         (pid,) = map(int, run.stdout.readline().split())
         run.send_signal(signal.SIGTERM)
-        assert run.wait(60) == 3
+        assert run.wait(60) == 128 + signal.SIGTERM
     assert not Path(f"/proc/{pid}").exists()
     assert list(tmp_path.iterdir()) == []
