@@ -57,6 +57,13 @@ class Scene:
         await asyncio.sleep(for_s)
         assert len(self.answers.acked) == before, "a send was answered that could not be"
 
+    async def senders_hear(self, word: str) -> None:
+        """Why they are refused."""
+        deadline = time.monotonic() + HEAL_S
+        while word not in self.answers.trouble:
+            assert time.monotonic() < deadline, f"nobody was told of {word!r}, but: {self.answers.trouble}"
+            await asyncio.sleep(0.05)
+
     async def new_master(self, members: int = 2) -> Process:
         """Another one, in a later epoch."""
         self.epoch, master = await self.watcher.master(self.epoch, members)
