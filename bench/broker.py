@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -256,7 +257,8 @@ def run_beside(wanted: list[str], run: Run) -> None:
         if name in wanted:
             run.progress.say(name, "starting")
             found = {name: measure(run.rounds)}
-            run.keep(name, spread.table(found), found, spread.judge(found), [])
+            notes = [found[name].explain(os.cpu_count() or 1)] if name == TWO_BROKERS else []
+            run.keep(name, spread.table(found), found, spread.judge(found), notes)
     if FOOTPRINT in wanted:
         run.progress.say(FOOTPRINT, "starting")
         notes = [footprint.NOTE]

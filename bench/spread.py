@@ -25,6 +25,8 @@ class Spread:
     many_per_s: float
     one_cpu_us: float
     many_cpu_us: float
+    generator_us: float = 0.0
+    """CPU of the load generator for a message of the spread load."""
 
     @classmethod
     def of(cls, one: list[Measured], many: list[Measured]) -> Spread:
@@ -33,11 +35,19 @@ class Spread:
             statistics.median(each.messages_per_s for each in many),
             statistics.median(each.cpu_us_per_message for each in one),
             statistics.median(each.cpu_us_per_message for each in many),
+            statistics.median(each.generator_cpu_share * 1e6 / max(each.messages_per_s, 1.0) for each in many),
         )
 
     @property
     def ratio(self) -> float:
         return self.many_per_s / self.one_per_s if self.one_per_s else 0.0
+
+    def explain(self, cores: int) -> str:
+        """What CPU allows: one broker has one core, several share with the generator all there are."""
+        together_us = self.many_cpu_us + self.generator_us
+        limit = cores * self.one_cpu_us / together_us if together_us else 0.0
+        parts = f"{cores} cores / ({self.many_cpu_us:.2f} + {self.generator_us:.2f} us of the generator)"
+        return f"CPU allows {limit:.2f}: {parts} against one core / {self.one_cpu_us:.2f} us"
 
 
 def many_topics(rounds: int, topics: int = TOPICS, load: Load | None = None, before_s: float = 2.0) -> Spread:

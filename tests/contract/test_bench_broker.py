@@ -75,6 +75,11 @@ def test_many_topics_and_two_brokers_run() -> None:
     assert Spread(0, 1, 1, 1).ratio == 0
 
 
+def test_what_cpu_allows_two_brokers_is_told() -> None:
+    """Goal: a bar that is missed on a small machine is told from one that cannot be met there."""
+    assert Spread(400_000, 600_000, 2.0, 2.25, 0.25).explain(2).startswith("CPU allows 1.60: 2 cores / (2.25 + 0.25 us")
+
+
 @pytest.mark.usefixtures("generator")
 @pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.protocol)
 def test_the_generator_speaks_to_others_too(kind: type[Foreign]) -> None:
