@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,16 +76,18 @@ class Scene:
         assert (epoch, master) == (self.epoch, self.master), self.cluster.logs
 
 
-def play(folder: Path, act: Callable[[Scene], Awaitable[None]], **options: object) -> Scene:
+Fault = Callable[[Scene], Awaitable[None]]
+
+
+def play(folder: Path, fault: Fault, cluster: ReplicaProcesses | None = None, **options: Any) -> None:
     """Do the fault under load; in the end all three are in sync, and nothing that was answered is lost or unseen."""
-    with ReplicaProcesses(folder, **options) as cluster:  # type: ignore[arg-type]
-        scene = asyncio.run(_play(cluster, act))
-        cluster.stop_brokers()
-    check_nothing_lost(folder, scene.answers)
-    return scene
+    with cluster or ReplicaProcesses(folder, **options) as running:
+        answers = asyncio.run(_play(running, fault))
+        running.stop_brokers()
+    check_nothing_lost(folder, answers)
 
 
-async def _play(cluster: ReplicaProcesses, act: Callable[[Scene], Awaitable[None]]) -> Scene:
+async def _play(cluster: ReplicaProcesses, fault: Fault) -> Answers:
     answers = Answers()
     async with Watcher(cluster) as watcher:
         epoch, master = await watcher.master()
@@ -92,11 +95,11 @@ async def _play(cluster: ReplicaProcesses, act: Callable[[Scene], Awaitable[None
         async with consuming(cluster.name_server, answers):
             async with sending(cluster.name_server, answers):
                 await scene.goes_on()
-                await act(scene)
+                await fault(scene)
                 await watcher.master()
                 await scene.goes_on()
             await all_consumed(answers, cluster)
-    return scene
+    return answers
 
 
 @contextlib.contextmanager

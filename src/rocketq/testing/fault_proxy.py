@@ -25,9 +25,9 @@ _READ_BYTES: Final = 64 * 1024
 class FaultProxy:
     """Passes bytes between who connects to `addr` and the target until it is told otherwise."""
 
-    def __init__(self, target_addr: str) -> None:
-        host, _, port = target_addr.rpartition(":")
-        self._target = (host, int(port))
+    def __init__(self, target_addr: str, listen_addr: str = "127.0.0.1:0") -> None:
+        self._target = _host_and_port(target_addr)
+        self._listen = _host_and_port(listen_addr)
         self._thread: LoopThread | None = None
         self._server: asyncio.Server | None = None
         self._links: set[_Link] = set()
@@ -116,7 +116,7 @@ class FaultProxy:
     async def _serve(self) -> None:
         self._flows = asyncio.Event()
         self._flows.set()
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, *self._listen)
         host, port = self._server.sockets[0].getsockname()[:2]
         self.addr = f"{host}:{port}"
 
@@ -151,6 +151,11 @@ class FaultProxy:
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
         await self._flowing.wait()
+
+
+def _host_and_port(addr: str) -> tuple[str, int]:
+    host, _, port = addr.rpartition(":")
+    return host, int(port)
 
 
 class _Link:
