@@ -1,4 +1,4 @@
-"""Partitions without networks of their own, so without root: each way of a broker leads through a proxy that cuts it."""
+"""Partitions without networks of their own, so without root: each way of a broker leads through a cutting proxy."""
 
 from __future__ import annotations
 
