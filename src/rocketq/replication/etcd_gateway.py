@@ -26,6 +26,9 @@ logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per keep-alive sa
 CONNECT_MS: Final = 400
 ANSWER_MS: Final = 900
 """An endpoint that does not answer within this is left for the next one."""
+LOGIN_MS: Final = 2_500
+"""The same for a password: checking one is dear on purpose."""
+_FAILED: Final = 400
 _NOT_FOUND: Final = 5
 _UNAUTHENTICATED: Final = 16
 
@@ -140,22 +143,25 @@ class EtcdGateway:
             raise _NoLeader(reason) if path != "kv/txn" else ControlError(f"etcd: {reason}")
         raise ControlError(f"etcd: {reason}")
 
-    async def _post(self, endpoint: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        async with asyncio.timeout((CONNECT_MS + ANSWER_MS) / 1000):
-            answer = await self._client.post(f"{endpoint}/v3/{path}", json=body, headers=self._headers)
+    async def _post(self, endpoint: str, path: str, body: dict[str, Any], answer_ms: int = ANSWER_MS) -> dict[str, Any]:
+        timeout = self._httpx.Timeout(answer_ms / 1000, connect=CONNECT_MS / 1000)
+        async with asyncio.timeout((CONNECT_MS + answer_ms) / 1000):
+            answer = await self._client.post(f"{endpoint}/v3/{path}", json=body, headers=self._headers, timeout=timeout)
         try:
             decoded = json.loads(answer.content.splitlines()[0] if path == "lease/keepalive" else answer.content)
         except (ValueError, IndexError):
             raise ControlError(f"{endpoint} does not answer like etcd: status {answer.status_code}") from None
         if not isinstance(decoded, dict):
             raise ControlError(f"{endpoint} does not answer like etcd")
+        if answer.status_code >= _FAILED:  # before 3.6 the body says so too
+            decoded.setdefault("error", decoded.get("message") or f"status {answer.status_code}")
         return decoded
 
     async def _login_if_needed(self, endpoint: str) -> None:
         if not self._config.user or self._token:
             return
         body = {"name": self._config.user, "password": self._config.password}
-        answer = await self._post(endpoint, "auth/authenticate", body)
+        answer = await self._post(endpoint, "auth/authenticate", body, LOGIN_MS)
         if "token" not in answer:
             raise ControlError(f"etcd does not know the user: {answer.get('message') or answer.get('error')}")
         self._token = str(answer["token"])

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from rocketq.errors import ConfigError
 from rocketq.replication import control
-from rocketq.replication.control import ControlError, MasterKey, Put, Transaction
+from rocketq.replication.control import ControlError, LeaseLostError, MasterKey, Put, Transaction
 from rocketq.replication.etcd_gateway import EtcdConfig
 from rocketq.testing.etcd import LocalEtcd, free_ports
 from tests.sim.kernel_forms import COMPILED_IS_TESTED_TOO
@@ -173,6 +173,33 @@ def test_nothing_or_something_else_at_the_endpoint(tmp_path: Path) -> None:
         async with server, opened(EtcdConfig(endpoints=(f"http://127.0.0.1:{port}",))) as store:
             with pytest.raises(ControlError, match="does not answer like etcd"):
                 await store.read(GROUP)
+
+    in_time(work())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":"etcdserver: requested lease not found","code":5,"message":"etcdserver: requested lease not found"}',
+        b'{"code":5,"message":"etcdserver: requested lease not found","details":[]}',
+    ],
+    ids=["3.4", "3.6"],
+)
+def test_a_failure_is_one_however_an_etcd_words_it(body: bytes) -> None:
+    """Goal: newer ones tell by the status alone; a transaction that was refused must never pass for one that lost."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
+        await writer.drain()
+        writer.close()
+
+    async def work() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, opened(EtcdConfig(endpoints=(f"http://127.0.0.1:{port}",))) as store:
+            with pytest.raises(LeaseLostError):
+                await store.commit(GROUP, Transaction((), (Put("last_id", b"1"),)))
 
     in_time(work())
 
