@@ -47,6 +47,7 @@ from rocketq.remoting import Connection, Dispatcher, Guard, Limits, Server, TlsC
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock, SystemClock
 from rocketq.store import StateFiles, Store, StoreConfig
+from rocketq.store.timer_files import TimerPoint
 
 if TYPE_CHECKING:
     from rocketq.broker.fenced_replicas import FencedReplication
@@ -184,9 +185,11 @@ class Broker:
             self.guards.append(guard)
         self._lease_guard = guard
 
-    async def begin_mastership(self) -> None:
-        """This broker was elected: what only a master does begins."""
+    async def begin_mastership(self, timers: tuple[TimerPoint, int] | None) -> None:
+        """This broker was elected: what only a master does begins, timers where the master before it had them."""
         await asyncio.to_thread(self.parts.transactions.start)
+        if timers is not None and self.config.timer_enabled:
+            await asyncio.to_thread(self.parts.timer.take_over, *timers)
         self._start_deliveries()
 
     def end_mastership(self) -> None:

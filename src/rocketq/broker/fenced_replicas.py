@@ -29,6 +29,7 @@ from rocketq.replication.lease import LeaseMode, LeaseTimes
 from rocketq.replication.replica_files import StoreReplica
 from rocketq.runtime.clock import Clock
 from rocketq.store import FlushType
+from rocketq.store.timer_files import TimerPoint
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ _LEASED: Final = frozenset(
 class RoleOwner(Protocol):
     """The broker: what only a master does by itself begins and ends with it."""
 
-    async def begin_mastership(self) -> None: ...
+    async def begin_mastership(self, timers: tuple[TimerPoint, int] | None) -> None: ...
 
     def end_mastership(self) -> None: ...
 
@@ -181,7 +182,7 @@ class FencedReplication:
         await self._stop_copying()
         self._ports.topics.is_copy = self._ports.groups.is_copy = False
         self._make_missing_topics()
-        await self._owner.begin_mastership()
+        await self._owner.begin_mastership(self._tables.timer_point)
         self._settings.become(BrokerRole.SYNC_MASTER, 0)
         self._registrar.take_state(epoch)
         log.info("broker %s is master in epoch %d", self._settings.config.name, epoch)

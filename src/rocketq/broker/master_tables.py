@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -19,6 +20,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.remoting import ConnectionPool
 from rocketq.store import StateFiles, Store
+from rocketq.store.timer_files import TimerPoint
 
 TIMEOUT_MS: Final = 3_000
 _Table = TypeVar("_Table", bound=Body)
@@ -49,6 +51,9 @@ class MasterTables:
         self._pool = ConnectionPool()
         self._saved_delays: dict[int, int] | None = None
         self._pushed_count = 0
+        self._log_ends = deque([0], maxlen=3)
+        self.timer_point: tuple[TimerPoint, int] | None = None
+        """How far the master's wheel was, and where our log ended a while before that."""
 
     async def close(self) -> None:
         await self._pool.close()
@@ -65,9 +70,18 @@ class MasterTables:
             groups = await self._ask(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable)
             if groups.data_version != ports.groups.data_version and pushed_count == self._pushed_count:
                 ports.groups.replace(groups)
+            await self._ask_timers(addr)
         except (RocketQError, OSError) as error:
             return f"{addr}: {error}"
         return None
+
+    async def _ask_timers(self, addr: str) -> None:
+        """Masters before 5.x, and those without a wheel, know nothing of it."""
+        log_end = self._ports.store.log_end
+        answer = await self._pool.invoke(addr, Command(code=RequestCode.GET_TIMER_CHECK_POINT), TIMEOUT_MS)
+        point = TimerPoint.decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
+        self.timer_point = (point, min(self._log_ends)) if point is not None else None
+        self._log_ends.append(log_end)
 
     def take(self, pushed: PushedTables) -> None:
         """What the master sent by itself is newer than any answer that is still on its way."""

@@ -20,7 +20,7 @@ from rocketq.store import Store
 from rocketq.store.disk import Disk
 from rocketq.store.redelivery import Redeliverer
 from rocketq.store.state_files import StateFile
-from rocketq.store.timer_files import TimerMark
+from rocketq.store.timer_files import TimerMark, TimerPoint
 from rocketq.store.timers import Timer, Timers
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,11 @@ class TimerService:
         self._counts_file = StateFile(store.config.root / "config" / "timermetrics", TimerMetrics, Disk())
         self._counts = self._load_counts()
         self._counts_saved = self.waiting_counts().data_version
+
+    def take_over(self, point: TimerPoint, store_end: int) -> None:
+        """Before a slave's first start as master: on from where its master was. Blocks."""
+        self._timers.take_over(point, store_end)
+        self._counts = WaitingCounts()
 
     def start(self) -> None:
         self._has_run = True
@@ -130,7 +135,9 @@ class TimerService:
             if record is None:
                 log.error("message %d of %s cannot be read", offset, TIMER_TOPIC)
             elif not self._timers.is_settled(offset):
-                self._take(Timer.of(record), now_ms)
+                timer = Timer.of(record)
+                if not self._timers.is_over(timer):
+                    self._take(timer, now_ms)
             self._timers.queue_offset = offset + 1
         return end > first + BATCH
 

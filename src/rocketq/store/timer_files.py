@@ -225,6 +225,23 @@ class TimerMark:
     queue_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class TimerPoint:
+    """What a master tells of its wheel: slots before `read_ms` are delivered, as far as their messages stand before
+    `queue_offset`."""
+
+    read_ms: int
+    queue_offset: int
+
+    @classmethod
+    def decode(cls, head: bytes) -> TimerPoint | None:
+        """From the head of the file timercheck; None from anything else, and from a wheel that never turned."""
+        if len(head) < _CHECK.size:
+            return None
+        read_ms, _, queue_offset, *_ = _CHECK.unpack_from(head)
+        return cls(read_ms, queue_offset) if read_ms > 0 and queue_offset >= 0 else None
+
+
 class TimerCheck:
     """Two marks take turns, so that one is always whole; the third is written when everything is on disk."""
 

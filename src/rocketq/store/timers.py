@@ -18,6 +18,7 @@ from rocketq.store.timer_files import (
     TimerCheck,
     TimerLog,
     TimerMark,
+    TimerPoint,
     TimerUnit,
     TimerWheel,
     unit_kind,
@@ -79,6 +80,7 @@ class Timers:
         self._loaded_ms = now_ms
         self._linked: set[int] = set()
         self._delivered: set[int] = set()
+        self._over = TimerPoint(0, 0)
         mark = self._load(now_ms)
         self.read_ms = max(mark.read_ms, now_ms - _READ_BACK_MS_MAX) // PRECISION_MS * PRECISION_MS
         self.queue_offset = mark.queue_offset
@@ -123,6 +125,23 @@ class Timers:
             if unit.slot_ms >= mark.read_ms:
                 self._wheel.link(unit.slot_ms, position, self._wheel.slot(unit.slot_ms))
         return mark
+
+    def take_over(self, point: TimerPoint, store_end: int) -> None:
+        """Of a slave that is master now: go on where its master was. The wheel is built anew from the timer topic;
+        `store_end` is a record's start in the log, from before the master told `point`."""
+        self._log.cut(self._log.start)
+        self._wheel.clear()
+        self._linked, self._delivered = set(), set()
+        if 0 <= self._store.log_end - store_end <= WALK_BYTES_MAX:
+            self._take_delivered(store_end)
+        self._over = point
+        self.read_ms = point.read_ms // PRECISION_MS * PRECISION_MS
+        self.queue_offset = 0
+        self._marked = None
+
+    def is_over(self, timer: Timer) -> bool:
+        """Whether the master this one took over from has delivered it."""
+        return timer.record.queue_offset < self._over.queue_offset and timer.slot_ms < self._over.read_ms
 
     def _take_delivered(self, store_end: int) -> None:
         if self._store.queues.get(TIMER_TOPIC, 0) is None:

@@ -155,3 +155,43 @@ async def test_services_of_a_master_wait_while_it_has_no_lease(
         assert master.parts.store.retention.keep_from() != 0
         assert "has no valid lease" in caplog.text
         assert "is valid again" in caplog.text
+
+
+@over_loopback
+async def test_a_new_master_delivers_timers_where_the_old_one_was(
+    tmp_path: Path, controls: list[ControlThatMayBeAway]
+) -> None:
+    """Goal: what was delivered before the switch is not delivered again; what waits is, once, and at its time."""
+    async with replicas(tmp_path) as (master, slave), connected(master.addr) as (one,):
+        await make_topic(one, "T", 1)
+        for number in range(3):
+            properties = props(TIMER_DELAY_MS="10", UNIQ_KEY=f"early-{number}")
+            assert (await send(one, "T", b"early", properties=properties)).code == ResponseCode.SUCCESS
+        properties = props(TIMER_DELAY_MS="9000", UNIQ_KEY="late")
+        assert (await send(one, "T", b"late", properties=properties)).code == ResponseCode.SUCCESS
+
+        async def is_delivered() -> bool:
+            return slave.parts.store.max_offset("T", 0) == 3
+
+        await eventually(is_delivered, 20)
+
+        async def is_told() -> bool:
+            told = fenced(slave)._tables.timer_point
+            return told is not None and told[0].queue_offset == 4
+
+        await eventually(is_told, 20)
+        await asyncio.sleep(2.5)  # for a point of the master's wheel behind the deliveries
+        fenced(master).replica.switch(0)
+
+        async def leads() -> bool:
+            return not slave.config.is_slave
+
+        await eventually(leads, 20)
+
+        async def late_is_delivered() -> bool:
+            return slave.parts.store.max_offset("T", 0) >= 4
+
+        await eventually(late_is_delivered, 30)
+        await asyncio.sleep(0.5)  # long enough for more, were there any
+        assert slave.parts.store.max_offset("T", 0) == 4
+        assert slave.parts.timer.waiting_counts().topics["T"].count == 0
