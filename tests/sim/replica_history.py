@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
+
+from rocketq.replication.control import GroupState
 
 from .replica_disk import RECORD_BYTES, ReplicaDisk
 
@@ -23,6 +27,7 @@ class History:
     elections: int = 0
     cuts: int = 0
     cut_bytes: int = 0
+    decided: tuple[int, int] = (0, 0)
     trace: list[str] = field(default_factory=list)
 
     def note(self, line: str) -> None:
@@ -69,6 +74,26 @@ class History:
         self.cuts += 1
         self.cut_bytes += start + len(before) - end
 
+    def decides(self, state: GroupState) -> None:
+        """What the control store holds now: epoch and version only grow."""
+        before, self.decided = self.decided, (state.epoch, state.version)
+        if state.epoch < before[0] or state.version < before[1]:
+            raise Violation(f"epoch and version were {before}, and are {self.decided}")
+
+    def logs_match(self, disks: Sequence[ReplicaDisk]) -> None:
+        """Two logs that both have data of an epoch with one start are equal as far as both have that epoch."""
+        for one, other in combinations(disks, 2):
+            end = min(_ends_of_common_epoch(one, other), _ends_of_common_epoch(other, one))
+            low = max(one.start, other.start)
+            if low < end and one.read(low, end) != other.read(low, end):
+                raise Violation(f"two logs differ below {end}: {one.load_epochs()}, {other.load_epochs()}")
+
+    def rejoined(self, node: int, disk: ReplicaDisk, master: ReplicaDisk) -> None:
+        """A slave goes on behind its master: its log must be the beginning of the master's."""
+        low = max(disk.start, master.start)
+        if disk.log_end > master.log_end or disk.read(low, disk.log_end) != master.read(low, disk.log_end):
+            raise Violation(f"node {node} follows with a log that is not its master's up to {disk.log_end}")
+
     def at_rest(self, disks: list[ReplicaDisk]) -> None:
         """Everything is healed and idle: all logs are equal and hold every acknowledged message at its place."""
         longest = max(disks, key=lambda disk: disk.log_end)
@@ -94,6 +119,17 @@ class History:
         lost = set(self.acked) - ids
         if lost:
             raise Violation(f"{len(lost)} acknowledged messages are lost: {sorted(lost)[:5]}")
+
+
+def _ends_of_common_epoch(one: ReplicaDisk, other: ReplicaDisk) -> int:
+    """Where the newest epoch that both logs have data of ends in the first; 0 without one."""
+    epochs, others = list(one.shape.epochs), set(other.shape.epochs)
+    end = one.log_end
+    for entry in reversed(epochs):
+        if entry in others and entry.start < one.log_end and entry.start < other.log_end:
+            return min(end, one.log_end)
+        end = entry.start
+    return 0
 
 
 def _common(one: bytes, other: bytes) -> int:

@@ -19,6 +19,7 @@ from rocketq.replication.steps import promote, recover, truncate
 from rocketq.replication.stream_bodies import Introduction
 
 from .replica_disk import RECORD_BYTES, ReplicaDisk, record, run_steps
+from .replica_history import Violation
 from .replica_world import GROUP, LOST, Line, World
 
 TICK_MS = 200
@@ -64,6 +65,7 @@ class Node:
         self.disk.recover_tail()
         if not self._steps(recover(self.disk)):
             return
+        self.claimed = self.disk.log_end  # as a store that was opened: whatever is there counts as synced
         self.agent = Agent(self.settings, self.disk.load_state(), self._ends())
         self.leading_epoch = 0
         self.slaves: list[_Slave] = []
@@ -126,7 +128,14 @@ class Node:
 
     def _ends(self) -> LogEnds:
         last = self.disk.shape.epochs.last
-        return LogEnds(self.disk.log_end, self.disk.durable, last.number if last else 0)
+        return LogEnds(self.disk.log_end, self._durable(), last.number if last else 0)
+
+    def _durable(self) -> int:
+        """What this process says is synced; it must be true."""
+        self.claimed = min(max(self.claimed, self.disk.durable), self.disk.log_end)
+        if self.claimed > self.disk.durable:
+            raise Violation(f"node {self.number} says {self.claimed} is synced, {self.disk.durable} is")
+        return self.claimed
 
     def _introduction(self) -> Introduction:
         state = self.agent.state
@@ -361,6 +370,7 @@ class Node:
             return
         self.line, self.heard_ms = line, self.world.now_ms
         self.session = SlaveSession(self.agent.state.epoch, self._introduction())
+        self.joined = False
         line.send(1, self._wire(self.session.hello()))
 
     def _hang_up(self) -> None:
@@ -403,12 +413,23 @@ class Node:
                 case slave_side.ConfirmTo(offset):
                     self.confirmed = max(self.confirmed, offset)
                 case slave_side.Acknowledge():
+                    if not self.joined:
+                        self._check_join()
                     self._acknowledge()
                 case slave_side.Reply(frame):
                     assert self.line is not None
                     self.line.send(1, self._wire(frame))
                 case slave_side.Leave(reason, _, unrelated):
                     self._left(reason, unrelated)
+
+    def _check_join(self) -> None:
+        """Before its first acknowledgement; a master of an earlier epoch has nothing to say."""
+        self.joined = True
+        assert self.session is not None
+        assert self.agent.followed is not None
+        master = self.nodes[int(self.agent.followed.ha_addr) - 1]
+        if master.up and master.leading_epoch == self.session.epoch:
+            self.world.history.rejoined(self.number, self.disk, master.disk)
 
     def _cut_done(self) -> None:
         assert self.session is not None
@@ -426,7 +447,7 @@ class Node:
 
     def _acknowledge(self) -> None:
         if self.session is not None and self.line is not None:
-            self.line.send(1, self._wire(self.session.ack(self.disk.log_end, self.disk.durable)))
+            self.line.send(1, self._wire(self.session.ack(self.disk.log_end, self._durable())))
 
     # as readers see it
 

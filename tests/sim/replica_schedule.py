@@ -58,6 +58,10 @@ class Cluster:
         world.table.expire(int(world.now_ms))
         if world.table.revision != revision and world.control_up:
             revision = world.table.revision
+            state = world.table.view(GROUP, int(world.now_ms)).state
+            if state is not None:
+                self.history.decides(state.value)
+            self.history.logs_match([node.disk for node in self.nodes])
             for node in self.nodes:
                 if node.up and (CONTROL, node.number) not in world.cuts and world.rng.random() < 0.9:
                     world.after(world.latency_ms(), node.watched, node)

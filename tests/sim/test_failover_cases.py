@@ -304,6 +304,31 @@ def test_a_set_whose_commit_is_not_known_counts() -> None:
     cluster.rest()
 
 
+def test_a_state_read_before_a_commit_takes_no_proposal_back() -> None:
+    """Goal: the same, and a read from before the commit is answered behind it: the proposal counts on."""
+    cluster = make(2)
+    leader = leader_of(cluster)
+    slave = other_than(cluster, leader)
+    slave.kill(power=False)
+    leader_of(cluster, members=1)
+    until(cluster, lambda: leader.agent.view.state == cluster.world.table.view(GROUP, int(cluster.world.now_ms)).state)
+    before = leader.agent.view
+    cluster.world.cuts.add((CONTROL, leader.number))
+    slave.start()
+
+    def slave_is_in() -> bool:
+        state = cluster.world.table.view(GROUP, int(cluster.world.now_ms)).state
+        return state is not None and slave.agent.broker_id in state.value.in_sync
+
+    until(cluster, slave_is_in)
+    leader._do(leader.agent.on_view(leader.agent._read_count, before, leader.clock_ms))
+    cluster.world.cuts |= {(leader.number, slave.number), (slave.number, leader.number)}
+    acked = len(cluster.history.acked)
+    send(cluster, leader, 5)
+    cluster.run(1_000)
+    assert len(cluster.history.acked) == acked, "acknowledged without the slave that can be elected"
+
+
 def test_fewer_in_sync_than_asked_for_refuses_before_anything_is_stored() -> None:
     """Goal: both slaves gone, minInSyncReplicas 2: no send is taken, none is acknowledged."""
     cluster = make(3, min_in_sync=2)

@@ -8,12 +8,15 @@ import pytest
 
 from rocketq.replication import candidates, control, fenced_slave
 from rocketq.replication.confirm import Term
+from rocketq.replication.control import GroupState
 from rocketq.replication.epochs import Epoch, EpochList
 from rocketq.replication.lease import Lease
 from rocketq.replication.rejoin import CopyFrom
 
 from .kernel_forms import COMPILED_IS_TESTED_TOO
+from .replica_disk import ReplicaDisk
 from .replica_schedule import run_schedule
+from .test_failover_cases import test_a_state_read_before_a_commit_takes_no_proposal_back as a_read_overtakes_a_commit
 
 SEEDS_MAX = 300
 pytestmark = [
@@ -100,6 +103,11 @@ def _advance_by_own_set(original: Callable[[Term], None]) -> Callable[[Term], No
     return advance
 
 
+def restarts_do_not_sync(patch: Patch) -> None:
+    """What an earlier process wrote is taken for synced."""
+    patch.setattr(ReplicaDisk, "sync", lambda self: None)
+
+
 MUTANTS: list[Callable[[Patch], None]] = [
     acks_of_one_are_enough,
     proposals_count_as_committed,
@@ -108,6 +116,7 @@ MUTANTS: list[Callable[[Patch], None]] = [
     epochs_without_data_stay,
     leases_count_from_the_answer,
     sets_shrink_before_they_are_committed,
+    restarts_do_not_sync,
 ]
 
 
@@ -121,3 +130,23 @@ def test_a_broken_rule_is_noticed(mutant: Callable[[Patch], None], monkeypatch: 
         except Exception:  # any failure is a notice: a violation, or a state that cannot be
             return
     pytest.fail(f"{mutant.__name__}: {SEEDS_MAX} schedules passed")
+
+
+def any_state_is_adopted(patch: Patch) -> None:
+    """A read that is older than the proposal takes it back: the set may be committed all the same."""
+
+    def adopt(self: Term, state: GroupState, revision: int) -> None:
+        self.in_sync, self.version, self.revision = state.in_sync, state.version, revision
+        self._proposed.clear()
+        self._advance()
+
+    patch.setattr(Term, "adopt", adopt)
+
+
+def test_a_state_read_before_a_proposal_does_not_take_it_back(monkeypatch: Patch) -> None:
+    """Goal: a rule that random schedules hardly reach (a read overtakes a commit whose answer is lost, and within that
+    moment a message is acknowledged that the new member lacks) is noticed where the moment is made on purpose."""
+    a_read_overtakes_a_commit()
+    any_state_is_adopted(monkeypatch)
+    with pytest.raises(AssertionError):
+        a_read_overtakes_a_commit()
