@@ -26,6 +26,13 @@ from rocketq.errors import RocketQError
 
 START_SECONDS_MAX = 30.0
 TOPICS_AT_ONCE = 20
+WHOLE_FILES = {
+    "mappedFileSizeCommitLog": str(1 << 30),
+    "mappedFileSizeConsumeQueue": "6000000",
+    "maxHashSlotNum": "5000000",
+    "maxIndexNum": "20000000",
+}
+"""As operators run them, for everybody."""
 
 
 class Peer(Protocol):
@@ -65,7 +72,7 @@ class Ours:
 
     def __init__(self, settings: Mapping[str, str], *, brokers: int = 1) -> None:
         self.name = "rocketq"
-        self._settings = settings
+        self._settings = {**WHOLE_FILES, **settings}
         self._brokers = brokers
         self._root = Path(tempfile.mkdtemp(prefix="rocketq-bench-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -124,12 +131,7 @@ class _SpeedyRelease(Release):
 class Apache:
     """A NameServer and a broker of one release, with whole-size files as operators run them."""
 
-    whole_files: ClassVar = {
-        "mappedFileSizeCommitLog": str(1 << 30),
-        "mappedFileSizeConsumeQueue": "6000000",
-        "maxHashSlotNum": "5000000",
-        "maxIndexNum": "20000000",
-    }
+    whole_files: ClassVar = WHOLE_FILES
 
     def __init__(self, version: str, settings: Mapping[str, str], *, heap_mb: int = 4096) -> None:
         release = obtain(version)

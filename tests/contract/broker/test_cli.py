@@ -126,6 +126,22 @@ def test_an_idle_up_is_small(tmp_path: Path, start: Start) -> None:
 
 
 @over_loopback
+@pytest.mark.parametrize("brokers", [(), ("--brokers", "2")], ids=["one", "two"])
+async def test_up_takes_little_of_the_disk(tmp_path: Path, start: Start, brokers: tuple[str, ...]) -> None:
+    """Goal: small files where nothing is set, the same again at the next start."""
+    command = ("up", "--data-dir", str(tmp_path / "data"), "--namesrv-port", "0", "--broker-port", "0", *brokers)
+    for number in range(2):
+        process = start(*command)
+        async with connected(process.addresses()["broker-0"]) as (peer,):
+            answer = await peer.ask(RequestCode.SEND_MESSAGE_V2, letters(send_fields("T")), b"a")
+            assert answer.ext_fields["queueOffset"] == str(number)
+        process.stop()
+    files = [path.stat() for path in (tmp_path / "data" / "broker-0").rglob("*") if path.is_file()]
+    assert sum(each.st_blocks * 512 for each in files) < 400 << 20
+    assert 128 << 20 in {each.st_size for each in files}
+
+
+@over_loopback
 async def test_kill_9_loses_nothing_that_was_acknowledged_to_the_log(tmp_path: Path, start: Start) -> None:
     process = start(*up(tmp_path / "data"))
     addresses = process.addresses()

@@ -29,6 +29,7 @@ from rocketq.cli.commands.broker import (
 from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
+from rocketq.cli.small_files import with_small_files
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.nameserver import NameServer, NameServerConfig
 
@@ -270,6 +271,7 @@ def up(
         if brokers is None and replicas is None:
             flags = parse_changes(changes) | only_given(bindAddress=host, listenPort=broker_port)
             settings = gather_settings(config_file, data_dir / BROKER_NAME, flags, brokerName=BROKER_NAME)
+            settings = with_small_files(settings, [data_dir / BROKER_NAME])
             warn_of_unknown(settings)
             name_server = _name_server(data_dir, settings.get("bindAddress", LOOPBACK), namesrv_port)
             serve(Together(name_server, settings, config_file), ready_file)
@@ -279,17 +281,18 @@ def up(
         options = ["--host", host, "-n", f"{host}:{namesrv_port}", "--log-level", log_level]
         options += [part for change in changes for part in ("--set", change)]
         options += ["-c", str(config_file)] if config_file is not None else []
-        _check_settings(config_file, data_dir, changes)
+        given = _check_settings(config_file, data_dir, changes)
         names = _name_server(data_dir, host, namesrv_port)
         if replicas is not None:
             from rocketq.testing.etcd import LocalEtcd  # noqa: PLC0415 - with it all of HTTP, which only this needs
 
             etcd = LocalEtcd(data_dir / "etcd")
-            processes = _processes(replicas, data_dir, host, port, log_file, _replica_options(replicas, etcd) + options)
+            options = _replica_options(replicas, etcd) + options
+            processes = _processes(replicas, data_dir, host, port, log_file, options, given)
             fleet: Fleet = ReplicaFleet(names, processes, etcd)
         else:
             assert brokers is not None
-            processes = _processes(_count(brokers), data_dir, host, port, log_file, options)
+            processes = _processes(_count(brokers), data_dir, host, port, log_file, options, given)
             fleet = Fleet(names, processes)
         serve(fleet, ready_file)
         sys.exit(FAILED if fleet.failed else 0)
@@ -298,11 +301,12 @@ def up(
         sys.exit(USAGE if isinstance(error, ConfigError) else FAILED)
 
 
-def _check_settings(config_file: Path | None, data_dir: Path, changes: Iterable[str]) -> None:
+def _check_settings(config_file: Path | None, data_dir: Path, changes: Iterable[str]) -> dict[str, str]:
     """What all brokers are told is checked here, once and before any of them starts."""
     settings = gather_settings(config_file, data_dir / BROKER_NAME, parse_changes(changes))
     warn_of_unknown(settings)
     make_broker(settings, config_file)
+    return settings
 
 
 def _name_server(data_dir: Path, host: str, port: int) -> NameServer:
@@ -330,22 +334,26 @@ def _count(brokers: str) -> int:
 
 
 def _processes(
-    count: int, data_dir: Path, host: str, first_port: int, log_file: Path | None, options: list[str]
+    count: int,
+    data_dir: Path,
+    host: str,
+    first_port: int,
+    log_file: Path | None,
+    options: list[str],
+    given: dict[str, str],
 ) -> list[BrokerProcess]:
     """Ports are ten apart, names and directories numbered; replicas have one name."""
     processes = []
     are_replicas = "haProtocol=fenced" in options
-    for number in range(count):
-        name = f"{BROKER_NAME}-replica-{number}" if are_replicas else f"broker-{number}"
+    names = [f"{BROKER_NAME}-replica-{number}" if are_replicas else f"broker-{number}" for number in range(count)]
+    for number, name in enumerate(names):
         port = first_port + PORT_STEP * number if first_port else pick_port(host)
-        own = [
-            "--set",
-            f"brokerName={BROKER_NAME if are_replicas else name}",
-            "--port",
-            str(port),
-            "--data-dir",
-            str(data_dir / name),
-        ]
+        alike = names if are_replicas else [name]
+        settings = {"brokerName": BROKER_NAME if are_replicas else name}
+        sized = with_small_files(given, [data_dir / each for each in alike])
+        settings |= {key: value for key, value in sized.items() if key not in given}
+        own = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        own += ["--port", str(port), "--data-dir", str(data_dir / name)]
         if log_file is not None:
             own += ["--log-file", str(log_file.with_name(f"{log_file.stem}-{name}{log_file.suffix}"))]
         processes.append(BrokerProcess([*options, *own], data_dir / f"{name}.ready.json"))
