@@ -63,10 +63,12 @@ class HotFeed:
             self._writer,
             dispatcher,
             _now_ns(ports.clock),
-            self._begin_settling,
+            self._loop.call_soon,
+            self._settle,
             ports.waiting,
             self._flusher.append_listeners,
         )
+        self._flusher.is_awaited = ports.waiting
         self._topics_version: object = None
         self._queues_removed = 0
         self._known: tuple[object, object, object] = (None, None, None)
@@ -169,11 +171,8 @@ class HotFeed:
 
     # What the kernel did
 
-    def _begin_settling(self) -> None:
-        """Once in a turn of the loop, whatever many reads brought."""
-        self._loop.call_soon(self._settle)
-
     def _settle(self) -> None:
+        """Once in a turn of the loop, whatever many reads brought."""
         desk = self._desk
         desk.settling = False
         if desk.held:

@@ -14,6 +14,7 @@ if not cython.compiled:
     from rocketq.kernel.primitives import send_now
 
 LINK_READ_BYTES_MAX = 64 << 10  # whoever sends more at once may have to give way, which is the connection's business
+DEFERRED_BYTES_MAX = 4 << 10  # an answer of that size keeps its peer busy for a while
 
 
 @cython.cclass
@@ -21,12 +22,12 @@ class HotDesk:
     """What all links of a port share: the kernel's frames, and the facts that must hold for serving without asking.
 
     Its owner says with `expect` what it has looked at; a fact that is another one since sends links to their
-    connections, until `expect` is called again. `settle()` is called for what was done, once until `settling` is taken
-    back: something is stored that somebody waits for (`stored` says that anything is), pulls were answered, or answers
-    must wait (`held`: pairs of a link and its answers).
+    connections, until `expect` is called again. `settle()` is called in the loop's next turn, once until `settling` is
+    taken back: something is stored that somebody waits for (`stored` says that anything is), pulls were answered, or
+    answers must wait (`held`: pairs of a link and its answers).
     """
 
-    def __init__(self, frames: HotFrames, writer, dispatcher, now_ns, settle, waiting, listeners):
+    def __init__(self, frames: HotFrames, writer, dispatcher, now_ns, call_soon, settle, waiting, listeners):
         self.frames = frames
         self._sends = frames.sends
         self._pulls = frames.pulls
@@ -35,6 +36,7 @@ class HotDesk:
         self._release = writer.lock.release
         self._dispatcher = dispatcher
         self._now_ns = now_ns
+        self._call_soon = call_soon
         self._settle = settle
         self._waiting = waiting
         self._listeners = listeners
@@ -43,6 +45,8 @@ class HotDesk:
         self.sends_from_ms = 0
         self.settling = self.stored = False
         self.held = []
+        self._last = None
+        self._deferring = []
 
     def expect(self, facts):
         """Serve while each (object, name, value) is so, in that very value; None: not at all."""
@@ -116,8 +120,33 @@ class HotDesk:
             self.held.append((link, self._sends.held.take()))
         if not self.settling and (self._pulls.served or (self.stored and self.is_awaited())):
             self.settling = True
-            self._settle()
+            self._call_soon(self._settle)
         return 0
+
+    def is_alone(self, link):
+        """Whether nobody else was served since this link was."""
+        alone: cython.bint = self._last is link or self._last is None
+        self._last = link
+        return alone
+
+    def defer(self, link):
+        """Its answer goes with all others of this turn of the loop. Where each is sent at once, a peer that waits for
+        many is woken for every single one."""
+        if len(self._deferring) == 0:
+            self._call_soon(self.send_deferred)
+        self._deferring.append(link)
+        return 0
+
+    def forget(self, link):
+        if self._last is link:
+            self._last = None
+
+    def send_deferred(self):
+        link: HotLink
+        deferring: list = self._deferring
+        self._deferring = []
+        for link in deferring:
+            link.send_deferred()
 
 
 @cython.cclass
@@ -137,6 +166,7 @@ class HotLink:
         self.at = 0
         self.served_to = -1
         self.decoding = self.active = False
+        self._deferred = b""
         self.paused = False
         self._transport = self._unsent_bytes = self._write = self._is_closing = None
         self._fd = -1
@@ -178,10 +208,20 @@ class HotLink:
             return
         if at == len(data) and desk.frames.cold_at < 0 and not desk._sends.missed and not desk._pulls.missed:
             if desk._sends.out.length > 0:
-                self.send(desk._sends.out.p, desk._sends.out.length, desk._sends.out, None)
+                self.answer(desk._sends.out)
             return
         self.served_to = at
         self.owner.data_received(data)
+
+    def answer(self, out):
+        if len(self._deferred) > 0:
+            self._deferred += out.take()
+        elif self._desk.is_alone(self) or out.length >= 4_096:
+            self.send(out.p, out.length, out, None)
+        else:
+            self._deferred = out.take()
+            self._desk.defer(self)
+        return 0
 
     def eof_received(self):
         return self.owner.eof_received()
@@ -189,6 +229,8 @@ class HotLink:
     def connection_lost(self, error):
         self._fd = -1
         self._transport = self._unsent_bytes = self._write = self._is_closing = None
+        self._deferred = b""
+        self._desk.forget(self)
         self.owner.connection_lost(error)
 
     def pause_writing(self):
@@ -202,12 +244,22 @@ class HotLink:
     # out
 
     def write(self, data: bytes):
-        """Answers that waited; without effect on a closed connection."""
+        """Whole answers; without effect on a closed connection."""
+        if len(self._deferred) > 0:
+            data = self._deferred + data
+            self._deferred = b""
         if self._transport is None or self.paused:
             self.owner.write(data)
         elif not self._is_closing():
             self.active = True
             self.send(data, len(data), None, data)
+
+    def send_deferred(self):
+        """What waited for the end of this turn, before anything else is written."""
+        data: bytes = self._deferred
+        if len(data) > 0:
+            self._deferred = b""
+            self.write(data)
 
     def send(self, p, count, out, data):
         """As much as the system takes is sent at once, what is left is the transport's, and so is any error."""

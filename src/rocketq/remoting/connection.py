@@ -62,6 +62,10 @@ class Link(Protocol):
 
     def attach(self, transport: asyncio.Transport, fd: int) -> None: ...
 
+    def send_deferred(self) -> None:
+        """Something else is about to be written: send first what was kept for the end of the turn."""
+        ...
+
 
 class Connection(asyncio.Protocol):
     """Its public attributes are facts about the peer; `client_id` and `feed_state` are slots for the owner's use."""
@@ -221,6 +225,8 @@ class Connection(asyncio.Protocol):
             return
         if reason:
             log.info("closing %s: %s", self.peer_addr, reason)
+        if self._link is not None:
+            self._link.send_deferred()
         self._write_gathered()
         if self._tls is not None:
             self._transport.write(self._tls.close())
@@ -388,6 +394,8 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():  # None from the end on
             return
         self._active_s = self._loop.time()
+        if self._link is not None:
+            self._link.send_deferred()
         if self._tls is not None:
             data = self._encrypt(self._tls, data)
         transport.write(data)

@@ -34,6 +34,9 @@ class Flusher:
         self._health = health
         self._announce = announce
         self.append_listeners: list[Callable[[], None]] = []
+        self.is_awaited: Callable[[], bool] = lambda: True
+        """Whether anybody waits to hear of queues that grow. Whoever begins to looks at its queue first, so that
+        otherwise it is enough to announce them from time to time."""
         self._due = Due()
         self._service: Service | None = None
 
@@ -52,7 +55,7 @@ class Flusher:
             self._service.interval_ms = _interval_ms(config)
             self._service.wake()  # it may be in the middle of a wait that is far too long now
 
-    def flush(self, *, pages_min: int = 0) -> int:
+    def flush(self, *, pages_min: int = 0, announces: bool = True) -> int:
         """Make everything appended so far durable (or nothing, below `pages_min` pages); the flushed position."""
         try:
             position = self._log.flush(pages_min=pages_min)
@@ -61,7 +64,8 @@ class Flusher:
             self._writer.gate.shut()
             raise
         self._writer.gate.release(position)
-        self._announce()
+        if announces:
+            self._announce()
         return position
 
     def settle(self, result: AppendResult, *, wait: bool) -> AppendResult:
@@ -98,7 +102,8 @@ class Flusher:
         """One turn of the service."""
         config, now_ms = self._config, self._clock.monotonic_ms()
         if config.flush_type is FlushType.SYNC_FLUSH:
-            self.flush()
+            is_due = self._due.is_due("announce", config.flush_interval_ms, now_ms)
+            self.flush(announces=is_due or self.is_awaited())
         else:
             self._step_lazily(config, now_ms)
         self._log.prepare()

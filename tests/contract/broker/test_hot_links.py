@@ -1,0 +1,133 @@
+"""Answers of the kernel over real sockets: to peers that read slowly, leave in the middle, or are many."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.frame import FrameDecoder, encode_command
+from rocketq.testing import EmbeddedCluster
+from tests.contract.broker.kit import (
+    WAIT_S,
+    connected,
+    letters,
+    make_topic,
+    over_loopback,
+    pull_fields,
+    send_fields,
+)
+
+BODY = b"x" * 2_000
+
+
+def sends(topic: str, count: int, body: bytes = BODY) -> bytes:
+    fields = {name: str(value) for name, value in letters(send_fields(topic, 0)).items()}
+    return b"".join(
+        encode_command(Command(code=RequestCode.SEND_MESSAGE_V2, opaque=opaque, ext_fields=fields, body=body))
+        for opaque in range(count)
+    )
+
+
+def pulls(topic: str, count: int) -> bytes:
+    fields = {name: str(value) for name, value in pull_fields(topic, 0, maxMsgNums=32).items()}
+    return b"".join(
+        encode_command(Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, ext_fields=fields))
+        for opaque in range(count)
+    )
+
+
+async def prepare(cluster: EmbeddedCluster, topic: str, count: int = 64) -> None:
+    """Messages to pull, from a queue and with a route that the kernel knows."""
+    async with connected(cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic, queues=1)
+        for _ in range(count):
+            assert (await peer.ask(RequestCode.SEND_MESSAGE_V2, letters(send_fields(topic, 0)), BODY)).code == 0
+        for _ in range(2):
+            assert (await peer.ask(RequestCode.PULL_MESSAGE, pull_fields(topic, 0, maxMsgNums=32))).code == 0
+
+
+def open_socket(cluster: EmbeddedCluster, receive_bytes: int = 4_096) -> socket.socket:
+    """Of a peer with little room for what it has not read."""
+    host, _, port = cluster.broker_addr.rpartition(":")
+    peer = socket.socket()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    peer.settimeout(WAIT_S)
+    peer.connect((host, int(port)))
+    return peer
+
+
+def read_answers(peer: socket.socket, count: int, step_bytes: int = 5_000) -> list[Command]:
+    decoder, answers = FrameDecoder(), list[Command]()
+    while len(answers) < count:
+        data = peer.recv(step_bytes)
+        assert data, f"the connection ended after {len(answers)} of {count} answers"
+        answers += decoder.feed(data)
+    return answers
+
+
+@over_loopback
+async def test_a_peer_that_reads_slowly_gets_every_answer_whole_and_in_order(
+    rocketq_cluster: EmbeddedCluster, topic: str
+) -> None:
+    """Goal: answers that the socket takes in part, that wait in the transport and that wait to be asked for again."""
+    await prepare(rocketq_cluster, topic)
+    feed = rocketq_cluster.brokers[0].feeds[0]
+    before = feed.pulls_taken
+    with open_socket(rocketq_cluster) as peer:
+        asked = asyncio.get_running_loop().run_in_executor(None, peer.sendall, pulls(topic, 300))
+        answers = await asyncio.to_thread(read_answers, peer, 300)
+        await asked
+    assert [answer.opaque for answer in answers] == list(range(300))
+    assert {answer.code for answer in answers} == {0}
+    assert len({answer.body for answer in answers}) == 1
+    assert feed.pulls_taken - before == 300
+
+
+@over_loopback
+async def test_peers_that_leave_in_the_middle_of_answers_hurt_nobody(
+    rocketq_cluster: EmbeddedCluster, topic: str
+) -> None:
+    """Goal: a reset while answers are under way ends that connection only, in whatever state it is."""
+    await prepare(rocketq_cluster, topic)
+    for read_bytes in (0, 1, 10_000):
+        with open_socket(rocketq_cluster) as peer:
+            peer.sendall(pulls(topic, 20) + sends(topic, 20)[: -len(BODY) // 2])
+            if read_bytes:
+                await asyncio.to_thread(peer.recv, read_bytes)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        assert (await peer.ask(RequestCode.PULL_MESSAGE, pull_fields(topic, 0, maxMsgNums=32))).code == 0
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@over_loopback
+async def test_many_peers_at_once_get_their_own_answers(
+    make_rocketq_cluster: Callable[..., EmbeddedCluster], flush: str
+) -> None:
+    """Goal: answers are kept for the end of a turn, or until the disk has the messages, and none goes astray; some of
+    the peers are gone by then."""
+    cluster = make_rocketq_cluster(settings={"flushDiskType": flush})
+    await prepare(cluster, "Many")
+    feed = cluster.brokers[0].feeds[0]
+    before = feed.taken
+    leaving = [open_socket(cluster) for _ in range(10)]
+    async with connected(*[cluster.broker_addr] * 40) as peers:
+        for round_number in range(20):
+            waiting = [
+                peer.start(RequestCode.SEND_MESSAGE_V2, letters(send_fields("Many", 0)), b"%d" % round_number)
+                for peer in peers
+            ]
+            if round_number == 10:
+                for gone in leaving:
+                    gone.sendall(sends("Many", 3, b"gone"))
+                    gone.close()
+            answers = await asyncio.wait_for(asyncio.gather(*waiting), WAIT_S)
+            assert {answer.code for answer in answers} == {0}
+            assert len({answer.ext_fields["queueOffset"] for answer in answers}) == len(peers)
+    assert feed.taken - before > 15 * 40  # but for those that needed more room in their queue's file

@@ -1,0 +1,161 @@
+"""The kernel's link to a socket: what the system does not take at once is the transport's; all stays in order."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rocketq.kernel.answers import AnswerBuffer
+from rocketq.kernel.appender import Appender
+from rocketq.kernel.hot_frames import HotFrames
+from rocketq.kernel.hot_link import HotDesk, HotLink
+from rocketq.kernel.pull_frames import PullFrames
+from rocketq.kernel.reader import LogMap
+from rocketq.kernel.send_frames import SendFrames
+
+
+class Owner:
+    """A connection, as far as a link needs one."""
+
+    def __init__(self) -> None:
+        self.writes_paused = False
+        self.written = b""
+        self.read = b""
+        self.events: list[str] = []
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def data_received(self, data: bytes) -> None:
+        self.read += data
+
+    def eof_received(self) -> None:
+        self.events.append("eof")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.events.append("lost")
+
+    def pause_writing(self) -> None:
+        self.events.append("pause")
+
+    def resume_writing(self) -> None:
+        self.events.append("resume")
+
+
+class Line:
+    """A transport that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.kept: list[bytes] = []
+        self.closing = False
+        self.protocol: Any = None
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.kept))
+
+    def write(self, data: bytes) -> None:
+        self.kept.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
+
+class _Anything:
+    """Stands for what a desk has and these tests do not use."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _Anything()
+
+    def __call__(self, *given: Any) -> Any:
+        return _Anything()
+
+
+def make_desk(call_soon: Callable[..., object] = lambda *given: None) -> Any:
+    sends = SendFrames(Appender(b"\x7f\0\0\1\0\0\x2a\x9f"), None, b"", b"", 0)
+    pulls = PullFrames(AnswerBuffer(), LogMap(1 << 20), lambda: 0, None, 0, 0)
+    return HotDesk(
+        HotFrames(sends, pulls, 1 << 20), _Anything(), _Anything(), lambda: 0, call_soon, None, lambda: False, []
+    )
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def linked(ours: socket.socket) -> tuple[Any, Owner, Line]:
+    owner, line = Owner(), Line()
+    link = HotLink(make_desk(), owner, None, b"\x7f\0\0\1\0\0\0\1")
+    link.attach(line, ours.fileno())
+    assert line.protocol is link
+    return link, owner, line
+
+
+def received(theirs: socket.socket) -> bytes:
+    parts = []
+    while True:
+        try:
+            part = theirs.recv(1 << 20)
+        except BlockingIOError:
+            return b"".join(parts)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def test_what_the_socket_does_not_take_goes_on_through_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Goal: an answer that is sent in part is not sent twice, cut short, or overtaken by the next one."""
+    ours, theirs = pair
+    link, _, line = linked(ours)
+    large, small = bytes(range(256)) * 40_000, b"the next answer"
+    link.write(large)
+    assert line.kept, "a socket does not take ten megabytes at once"
+    link.write(small)
+    assert line.kept[-1] == small
+    assert received(theirs) + b"".join(line.kept) == large + small
+
+
+def test_nothing_is_sent_past_bytes_that_the_transport_has_not_sent(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Goal: the socket may have room while the transport still has earlier answers."""
+    ours, theirs = pair
+    link, _, line = linked(ours)
+    line.kept.append(b"earlier")
+    link.write(b"later")
+    assert (received(theirs), line.kept) == (b"", [b"earlier", b"later"])
+
+
+def test_a_socket_that_fails_leaves_the_error_to_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Goal: a peer that is gone is met by the transport, which ends the connection; nothing is raised here."""
+    ours, theirs = pair
+    link, _, line = linked(ours)
+    theirs.close()
+    link.write(b"too late")
+    assert line.kept == [b"too late"]
+
+
+def test_a_closed_or_paused_link_sends_nothing_by_itself(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Goal: while the peer is behind the connection decides; once it closes nothing is written any more."""
+    ours, theirs = pair
+    link, owner, line = linked(ours)
+    link.pause_writing()
+    link.write(b"a")
+    link.data_received(b"not looked at")
+    assert (owner.written, owner.read, received(theirs), line.kept) == (b"a", b"not looked at", b"", [])
+    link.resume_writing()
+    line.closing = True
+    link.write(b"b")
+    line.closing = False
+    link.connection_lost(None)
+    link.write(b"c")
+    assert (owner.written, received(theirs), line.kept) == (b"ac", b"", [])
+    assert owner.events == ["pause", "resume", "lost"]
