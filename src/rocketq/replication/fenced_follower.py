@@ -23,6 +23,8 @@ from rocketq.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 CONNECT_MS_MAX: Final = 2_000
+RETRY_MS_MIN: Final = 50
+"""A new master is often known a moment before it listens."""
 RETRY_MS: Final = 500
 
 
@@ -66,6 +68,7 @@ class Follower:
             self._task = None
 
     async def _run(self, master: Follow) -> None:
+        pause_ms = RETRY_MS_MIN
         while True:
             try:
                 failure = await self._once(master)
@@ -75,7 +78,8 @@ class Follower:
             if failure != self._failure:
                 log.warning("master %d at %s is not followed: %s", master.master_id, master.ha_addr, failure)
             self._failure = failure
-            await asyncio.sleep(RETRY_MS / 1000)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, RETRY_MS)
 
     async def _once(self, master: Follow) -> str:
         """Connect and stay connected; why it ended."""
