@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.flags import ExpressionType
-from rocketq.remoting import ClientTls
+from rocketq.remoting.tls import ClientTls
 from rocketq.spark.errors import OptionError
 from rocketq.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment
 

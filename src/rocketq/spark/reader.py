@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
 from rocketq.client.blocking.queue_reader import RangeGoneError
@@ -146,6 +145,8 @@ class _Decoder:
             raise SparkError(f"{self._part}: a compressed body cannot be read: {error}") from None
         self.count += batch.num_rows
         if self._tags is not None:
+            import pyarrow.compute as pc  # noqa: PLC0415 - dear to load, for every Python process of Spark's
+
             batch = batch.filter(pc.is_in(batch.column("tags"), value_set=self._tags)).select(self._schema.names)
         return batch
 

@@ -15,7 +15,6 @@ from rocketq.spark.batch_plan import Slices, plan_batch
 from rocketq.spark.errors import plain_rows, plainly
 from rocketq.spark.options import SourceOptions, parse_source
 from rocketq.spark.pushdown import EVERYWHERE, narrow
-from rocketq.spark.reader import read_slice
 from rocketq.spark.schema import arrow_of
 
 
@@ -29,6 +28,8 @@ class SlicePartition(InputPartition):
 
 def read_partition(partition: InputPartition, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a task; Spark makes up a partition of its own when there are none."""
+    from rocketq.spark.reader import read_slice  # noqa: PLC0415 - drivers plan without decoders
+
     parts = partition.parts if isinstance(partition, SlicePartition) else ()
     return plain_rows(batch for part in parts for batch in read_slice(part, options, schema))
 
