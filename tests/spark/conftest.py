@@ -13,6 +13,7 @@ import pytest
 
 from rocketq.spark.worker_python import worker_python
 from rocketq.testing import EmbeddedCluster
+from tests.spark.class_archive import java_options
 from tests.spark.filling import Filler
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ SESSION_CONF = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.log.level": "ERROR",
     "spark.python.authenticate.socketTimeout": "120s",
@@ -79,8 +79,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": (
-            f"{SESSION_CONF['spark.driver.extraJavaOptions']} -Dlog4j2.configurationFile=file:{log4j} "
-            f"-Dderby.system.home={folder}"
+            f"{java_options()} -Dlog4j2.configurationFile=file:{log4j} -Dderby.system.home={folder}"
         ),
     }
     for key, value in options.items():

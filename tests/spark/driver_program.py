@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketq.spark.worker_python import worker_python
+from tests.spark.class_archive import java_options
 from tests.spark.conftest import SESSION_CONF
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def main(name_servers: str, folder: Path, read: str, at_least: str, exactly: str
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(os.environ)
     (folder / "plan.driver").write_text(str(os.getpgid(0)))  # Spark's Python workers are a group of their own
     builder = SparkSession.builder.master("local[2,4]").config("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
-    for key, value in {**SESSION_CONF, "spark.local.dir": str(folder / "local")}.items():
+    own = {"spark.local.dir": str(folder / "local"), "spark.driver.extraJavaOptions": java_options()}
+    for key, value in {**SESSION_CONF, **own}.items():
         builder = builder.config(key, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

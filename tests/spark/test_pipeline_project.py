@@ -14,6 +14,7 @@ from rocketq.client import Message, Producer, ProducerConfig
 from rocketq.spark.pipelines.project_files import SPEC, make_project
 from rocketq.spark.sessions import prepare_environment
 from rocketq.testing import EmbeddedCluster
+from tests.spark.class_archive import java_options
 from tests.spark.dead_letters import consume_all
 from tests.spark.filling import Filler
 
@@ -37,6 +38,8 @@ def run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if not os.environ[name]:
             monkeypatch.delenv(name)
     prepare_environment()
+    (project / "tmp").mkdir(exist_ok=True)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{java_options()} -Djava.io.tmpdir={project / 'tmp'}")
     settings = [word for key, value in CONF.items() for word in ("--conf", f"{key}={value}")]
     program = Path(sys.executable).with_name("spark-pipelines")
     done = subprocess.run(
@@ -60,7 +63,8 @@ def test_the_project_fills_its_tables_and_replays(tmp_path: Path, monkeypatch: p
         project = tmp_path / "watch"
         make_project(project, filler.name_servers)
         spec = project / SPEC
-        spec.write_text(spec.read_text().replace('rocketq.replay.group: ""', f'rocketq.replay.group: "{GROUP}"'))
+        chosen = spec.read_text().replace('rocketq.replay.group: ""', f'rocketq.replay.group: "{GROUP}"')
+        spec.write_text(f'{chosen}  spark.sql.shuffle.partitions: "2"\n')
         run(project, monkeypatch)
         assert [(row["group"], row["messages"]) for row in table(project, "dead_letter_causes")] == [(GROUP, 6)]
         assert [row["messages"] for row in table(project, "trace_latency") if row["topic"] == topic] == [6]
@@ -69,6 +73,7 @@ def test_the_project_fills_its_tables_and_replays(tmp_path: Path, monkeypatch: p
         assert span.max_offset == 12, "six dead letters were sent again"
         run(project, monkeypatch)
         assert len(table(project, "dead_letters")) == 6
+        assert [row["messages"] for row in table(project, "trace_latency") if row["topic"] == topic] == [6]
         (span,) = filler.admin.topics.stats(topic).queues.values()
         assert span.max_offset == 12
         assert len({row["at"] for row in table(project, "lag_over_time") if row["group"] == GROUP}) == 2

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from rocketq.client import Admin
 from rocketq.testing import EmbeddedCluster
+from tests.spark.class_archive import make_archive
 from tests.spark.faulty_sink import COMMIT_STEPS, TASK_STEPS, Plan, is_uncommitted
 from tests.spark.filling import Filler
 from tests.spark.killable_broker import KillableBroker
@@ -33,6 +34,7 @@ def test_drivers_killed_at_every_step_twice(spark: SparkSession, filler: Filler,
     """Goal: kill -9 of everything of Spark's, ten times, while one stream has written a batch to Parquet that is not
     committed and another is at a step of its commit to a topic: what is read is in Parquet once, one sink loses
     nothing, the other has every row once."""
+    make_archive()
     read, sent = filler.fill(6_000, body_bytes=100)
     at_least, exactly = filler.topic(name="KilledAtLeast"), filler.topic(name="KilledExactly")
     (tmp_path / "input").mkdir()

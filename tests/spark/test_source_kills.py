@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,31 +19,40 @@ from rocketq.errors import RocketQError
 from rocketq.spark.archive.files import STAGING
 from rocketq.spark.pipelines.archive import read_archive
 from rocketq.testing import EmbeddedCluster
+from tests.spark.class_archive import make_archive
 from tests.spark.filling import Filler, Place
 from tests.spark.killable import BrokerProcess
 from tests.spark.reading import Archive, bodies, contents, reading, told
+from tests.spark.sinking import bodies as topic_bodies
 
 pytestmark = pytest.mark.slow
 
-KILLS = 10
+KILLS, ARCHIVE_KILLS = 10, 4
 LIMIT_S = 1_200
 ROOT = Path(__file__).parents[2]
 
 
-def test_executors_killed_in_the_middle_of_batches_and_of_archive_runs(
+def test_executors_killed_in_the_middle_of_batches_of_sources_sinks_and_archive_runs(
     spark: SparkSession, filler: Filler, tmp_path: Path
 ) -> None:
-    """Goal: tasks that are done again read the same rows: none is missing, none comes twice, in Parquet by Spark and
-    in archives by the pipeline, of which nothing but whole files is left."""
+    """Goal: tasks that are done again read the same rows: none is missing, none comes twice, in Parquet by Spark, in a
+    topic written exactly once, and in archives by the pipeline, of which nothing but whole files is left; a topic
+    written at least once has them all."""
+    make_archive()
     topic, sent = filler.fill(24_000, body_bytes=100)
-    order = {"nameServer": filler.name_servers, "topic": topic, "folder": str(tmp_path), "kills": KILLS}
-    command = [sys.executable, "-m", "tests.spark.archive_app", json.dumps({**order, "rowsPerBatch": 2_000})]
+    at_least, exactly = filler.topic(), filler.topic()
+    order = {"nameServer": filler.name_servers, "topic": topic, "atLeast": at_least, "exactly": exactly}
+    order |= {"folder": str(tmp_path), "rowsPerBatch": 2_000, "kills": KILLS, "archiveKills": ARCHIVE_KILLS}
+    command = [sys.executable, "-m", "tests.spark.archive_app", json.dumps(order)]
     with (tmp_path / "app.log").open("wb") as log:
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, (tmp_path / "app.log").read_text()[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["stream"], found["archive"]) == (KILLS, KILLS)
+    assert (found["stream"], found["sinks"], found["archive"]) == (KILLS, KILLS, ARCHIVE_KILLS)
     assert contents(spark.read.parquet(str(tmp_path / "rows"))) == bodies(sent)
+    expected = Counter(bodies(sent).values())
+    assert topic_bodies(filler.name_servers, exactly) == expected
+    assert set(topic_bodies(filler.name_servers, at_least)) == set(expected)
     for target in found["targets"]:
         assert contents(read_archive(spark, target)) == bodies(sent)
         assert not list((Path(target) / STAGING).rglob("*.parquet"))

@@ -118,7 +118,7 @@ def over_time(samples: DataFrame) -> DataFrame:
     before = Window.partitionBy("group", "topic").orderBy("at")
     seconds = (F.unix_millis("at") - F.unix_millis(F.lag("at").over(before))) / 1000
     change = F.try_divide(F.col("lag") - F.lag("lag").over(before), seconds)
-    return totals.withColumn("changePerS", change)
+    return totals.select("*", change.alias("changePerS"))  # withColumn looks its table up: see docs/spark/pipelines.md
 
 
 class QueryLag(StreamingQueryListener):

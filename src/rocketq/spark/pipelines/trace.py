@@ -84,7 +84,8 @@ def deliveries(spans: DataFrame) -> DataFrame:
         "success",
         "outcome",
     )
-    return sent.join(own, "msgId").withColumn("latencyMs", F.unix_millis("consumedAt") - F.unix_millis("sentAt"))
+    latency_ms = F.unix_millis("consumedAt") - F.unix_millis("sentAt")
+    return sent.join(own, "msgId").select("*", latency_ms.alias("latencyMs"))
 
 
 def latency(deliveries: DataFrame, *, retries: bool = False) -> DataFrame:
