@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -59,6 +60,7 @@ async def _serve(servant: Servant, ready_file: Path | None, with_parent: bool) -
     if ready_file is not None:
         _clear(ready_file)
     await servant.start()
+    gc.freeze()  # what a server is made of is not looked through for garbage while it serves
     try:
         addresses = servant.addresses()
         pids = servant.pids() if isinstance(servant, HasProcesses) else dict.fromkeys(addresses, os.getpid())
