@@ -6,13 +6,14 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import FrameDecoder, encode_command
-from rocketq.testing import EmbeddedCluster
+from rocketq.testing import EmbeddedCluster, loop_thread
 from tests.contract.broker.kit import (
     WAIT_S,
     connected,
@@ -71,22 +72,44 @@ def read_answers(peer: socket.socket, count: int, step_bytes: int = 5_000) -> li
     return answers
 
 
+def mixed(topic: str, count: int) -> bytes:
+    """Pulls for the kernel, and between them requests that it leaves to the handlers."""
+    fields = {name: str(value) for name, value in pull_fields(topic, 0, maxMsgNums=32).items()}
+    cold = {"topic": topic, "queueId": "0"}
+    return b"".join(
+        encode_command(
+            Command(code=RequestCode.GET_MAX_OFFSET, opaque=opaque, ext_fields=cold)
+            if opaque % 3 == 2
+            else Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, ext_fields=fields)
+        )
+        for opaque in range(count)
+    )
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @over_loopback
 async def test_a_peer_that_reads_slowly_gets_every_answer_whole_and_in_order(
-    rocketq_cluster: EmbeddedCluster, topic: str
+    make_rocketq_cluster: Callable[..., EmbeddedCluster], monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
-    """Goal: answers that the socket takes in part, that wait in the transport and that wait to be asked for again."""
-    await prepare(rocketq_cluster, topic)
-    feed = rocketq_cluster.brokers[0].feeds[0]
+    """Goal: answers that the socket takes in part, that wait in the transport, that wait to be asked for again, and
+    those of the handlers between them."""
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    else:
+        monkeypatch.setattr(loop_thread, "loop_factory", lambda: None)
+    cluster = make_rocketq_cluster()
+    await prepare(cluster, "Slow")
+    feed, count = cluster.brokers[0].feeds[0], 300
+    assert type(cast(Any, feed)._loop).__module__.startswith(loop)
     before = feed.pulls_taken
-    with open_socket(rocketq_cluster) as peer:
-        asked = asyncio.get_running_loop().run_in_executor(None, peer.sendall, pulls(topic, 300))
-        answers = await asyncio.to_thread(read_answers, peer, 300)
+    with open_socket(cluster) as peer:
+        asked = asyncio.get_running_loop().run_in_executor(None, peer.sendall, mixed("Slow", count))
+        answers = await asyncio.to_thread(read_answers, peer, count)
         await asked
-    assert [answer.opaque for answer in answers] == list(range(300))
+    assert [answer.opaque for answer in answers] == list(range(count))
     assert {answer.code for answer in answers} == {0}
-    assert len({answer.body for answer in answers}) == 1
-    assert feed.pulls_taken - before == 300
+    assert len({answer.body for answer in answers if answer.opaque % 3 != 2}) == 1
+    assert feed.pulls_taken - before == count // 3 * 2
 
 
 @over_loopback
