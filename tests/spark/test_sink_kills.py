@@ -81,7 +81,7 @@ def test_a_broker_killed_at_every_step(
         stream.aim_at(names.name_server_addr)
         stream.add(8)
         steps = [*TASK_STEPS, *COMMIT_STEPS] * 2 if guarantee else [*TASK_STEPS] * 4
-        assert stream.run_over_faults(steps, "kill broker", sendRetries="100", **guarantee) == 0
+        assert stream.run_over_faults(steps, "kill broker", sendRetries="100", **guarantee) == 0, stream.died_of
         assert stream.plan.left() == []
         _wait_for(lambda: broker.kills >= len(steps))
         _wait_for(lambda: sum(stream.found().values()) >= sum(stream.expected().values()))

@@ -34,6 +34,7 @@ class Stream:
         self.plan = Plan(folder / "plan")
         self.plan.write([], "raise")
         self._files = 0
+        self.died_of: list[str] = []
         (folder / "input").mkdir()
 
     def aim_at(self, name_servers: str) -> None:
@@ -77,9 +78,10 @@ class Stream:
             try:
                 self.run(**options)
                 return deaths
-            except StreamingQueryException:
+            except StreamingQueryException as error:
                 deaths += 1
-                assert deaths <= len(steps)
+                self.died_of.append(str(error))
+                assert deaths <= len(steps), self.died_of
 
     def expected(self) -> Counter[bytes]:
         return Counter(f"{file}-{row}".encode() for file in range(self._files) for row in range(ROWS))

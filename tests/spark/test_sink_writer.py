@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -181,6 +182,22 @@ def test_lines_that_break_are_mended(topic: str) -> None:
         assert written.rows == 3_000
         found = bodies(own.name_server_addr, topic)
     assert set(found) == {b"%d-%d" % (number, row) for number in range(6) for row in range(500)}
+
+
+def test_a_task_may_begin_while_the_only_broker_is_away(topic: str) -> None:
+    """Goal: the NameServer knows no such topic then; who has written to it before waits, anybody else is told."""
+    with EmbeddedCluster() as own, BlockingClient(own.name_server_addr) as client:
+        with Admin(own.name_server_addr) as admin:
+            admin.topics.create(topic, queues=2)
+        write(client, options(own, topic), {"body": ["first"]})
+        own.stop_broker()
+        with BlockingClient(own.name_server_addr) as other, pytest.raises(SparkError, match=topic):
+            write(other, options(own, topic), {"body": ["nowhere"]})
+        back = threading.Timer(0.5, own.start_broker)
+        back.start()
+        write(client, options(own, topic, retries=60), {"body": ["second"]})
+        back.join()
+        assert bodies(own.name_server_addr, topic) == {b"first": 1, b"second": 1}
 
 
 def test_signed_requests_carry_the_same(cluster: EmbeddedCluster, topic: str) -> None:

@@ -40,6 +40,7 @@ class BlockingClient:
         self._tls = tls.context() if tls is not None else None
         self._links: dict[str, Link] = {}
         self._routes: dict[str, TopicRoute] = {}
+        self._known: set[str] = set()
 
     def link(self, addr: str) -> Link:
         link = self._links.get(addr)
@@ -82,7 +83,12 @@ class BlockingClient:
     def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
         if fresh or topic not in self._routes:
             self._routes[topic] = TopicRoute.decode(self.ask(RouteRequest(topic=topic, strict_json=True)).body)
+            self._known.add(topic)
         return self._routes[topic]
+
+    def knew(self, topic: str) -> bool:
+        """Whether it was there once: if it is not now, its brokers are away and may come back."""
+        return topic in self._known
 
     def forget_routes(self) -> None:
         """Ask for them again when they are next needed."""

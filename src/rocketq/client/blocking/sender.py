@@ -105,11 +105,11 @@ class ParcelSender:
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Where messages of a topic may go."""
-        return self._target(topic).queues
+        return self._found(topic).queues
 
     def masters(self, topic: str) -> dict[str, str]:
         """The addresses of the topic's brokers by name."""
-        return dict(self._target(topic).masters)
+        return dict(self._found(topic).masters)
 
     def put(self, parcel: Parcel) -> None:
         """Returns when it is on its way; an error may be of any parcel that was put before."""
@@ -201,9 +201,9 @@ class ParcelSender:
             addr = target.masters.get(queue.broker_name)
             if addr is None:
                 raise NoQueueError(queue.topic, f"broker {queue.broker_name} has no master at present")
-        except TopicNotFound:
-            raise
         except RocketQError as error:
+            if isinstance(error, TopicNotFound) and not self._client.knew(parcel.topic):
+                raise
             self._failed(parcel, error)
             return
         code = RequestCode.SEND_BATCH_MESSAGE if parcel.is_batch else RequestCode.SEND_MESSAGE_V2
@@ -211,6 +211,18 @@ class ParcelSender:
         if parcel.queue is not None:
             self._flying[parcel.queue] += 1
         self._line.post(addr, parcel, code, self._frame(parcel, queue, code), self._settings.timeout_ms)
+
+    def _found(self, topic: str) -> _Target:
+        """Asked again while the brokers of a topic that was there are away: as often as a message would be sent."""
+        for attempt in range(1, self._policy.attempts_max):
+            try:
+                return self._target(topic)
+            except RocketQError as error:
+                if not (self._client.knew(topic) and self._policy.is_worth_another(error)):
+                    raise
+                self._client.forget_routes()
+                self._pause(min(PAUSE_MS_MAX, self._policy.pause_ms(attempt + 1)) / 1000)
+        return self._target(topic)
 
     def _target(self, topic: str) -> _Target:
         target = self._targets.get(topic)
