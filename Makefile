@@ -39,8 +39,8 @@ test-compiled: setup
 	ROCKETQ_KERNEL=compiled $(SUITE)
 	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "not interop and not slow"
 
-test-spark-slow: setup ## Spark under kills, on local-cluster, with Connect and spark-pipelines: long
-	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "slow and not interop"
+test-spark-slow: setup ## Spark under kills, on local-cluster, with Connect and spark-pipelines
+	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "slow and not interop" --numprocesses=2 --dist=worksteal
 
 test-interpreted: setup
 	ROCKETQ_KERNEL=interpreted $(SUITE)
