@@ -89,9 +89,9 @@ async def grow(answers: Answers, cluster: ReplicaProcesses, more: int = 20) -> N
 class Watcher:
     """What etcd says of the group."""
 
-    def __init__(self, cluster: ReplicaProcesses) -> None:
+    def __init__(self, cluster: ReplicaProcesses, config: EtcdConfig | None = None) -> None:
         self.cluster = cluster
-        self.control = EtcdControl(EtcdConfig.from_url(cluster.etcd.url))
+        self.control = EtcdControl(config or EtcdConfig.from_url(cluster.etcd.url))
 
     async def __aenter__(self) -> Self:
         return self
