@@ -23,7 +23,7 @@ SUITE = [
 SECONDS_MAX = 600
 
 
-@pytest.mark.parametrize("version", ["3.5.21", "3.6.16"])
+@pytest.mark.parametrize("version", ["3.5.21", "3.6.16", "3.7.3"])
 def test_the_suite_of_the_control_store_passes_with_another_etcd(version: str, tmp_path: Path) -> None:
     """Goal: contract, faults, passwords, TLS and four kinds of failover; really with that version."""
     try:
