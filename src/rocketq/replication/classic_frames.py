@@ -66,17 +66,17 @@ class FrameReader:
     def feed(self, chunk: bytes | memoryview) -> list[Piece]:
         """Everything in the order it came. RemoteProtocolError for a header that cannot be; nothing is understood after
         that."""
-        view, at, pieces = memoryview(chunk), 0, list[Piece]()
-        while at < len(chunk):
+        view, at, end, pieces = memoryview(chunk), 0, len(chunk), list[Piece]()
+        while at < end:
             if self._left:
-                taken = min(self._left, len(chunk) - at)
+                taken = min(self._left, end - at)
                 pieces.append(Piece(self._offset, view[at : at + taken]))
                 self._offset += taken
                 self._left -= taken
                 at += taken
                 continue
             missing = HEADER_BYTES - len(self._header)
-            self._header += chunk[at : at + missing]
+            self._header += view[at : at + missing]
             at += missing
             if len(self._header) == HEADER_BYTES:
                 self._begin()

@@ -83,6 +83,10 @@ class ReplicaListener:
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
+    @property
+    def log_end(self) -> int:
+        return self._store.log_end
+
     def read(self, log_offset: int) -> memoryview:
         return self._store.raw_range(log_offset, self.rules.batch_bytes)
 
@@ -176,15 +180,17 @@ class ReplicaConnection(asyncio.Protocol):
         self._paused = False
         self.feed()
 
-    def feed(self) -> None:
-        """Send what there is, a turn's worth at most; the rest in a later turn."""
-        state, turn = self.state, 0
+    def feed(self, *, gather: bool = True) -> None:
+        """Send what there is, a turn's worth at most; the rest in a later turn, or when the slave has reported."""
+        state, turn, end = self.state, 0, self._listener.log_end
         try:
             while not self._waits and not self._paused and self._transport is not None and state.sent_to >= 0:
+                if gather and state.waits(end):
+                    return
                 view = self._listener.read(state.sent_to)
                 if not view:
                     return
-                self._transport.writelines([state.sent(len(view), self._listener.now_ms()), view])
+                self._transport.writelines([state.sent(len(view), self._listener.now_ms(), end), view])
                 turn += len(view)
                 self.bytes_sent += len(view)
                 if turn >= TURN_BYTES:
@@ -205,6 +211,8 @@ class ReplicaConnection(asyncio.Protocol):
             self.close()
         elif self._transport is not None and not self._paused and (beat := self.state.on_tick(now_ms)):
             self._transport.write(beat)
+        else:
+            self.feed(gather=False)  # whatever became of its report
 
     def close(self) -> None:
         if self._transport is not None:

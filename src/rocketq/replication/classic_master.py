@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Final
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.replication.classic_frames import ReportReader, encode_header
 from rocketq.replication.classic_slave import StreamTimes
+
+GATHER_BYTES: Final = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Feeding:
         """As far as the slave has said; -1 before its first word."""
         self.sent_to = -1
         """What it is sent next; -1 before that is known."""
+        self._sent_all_to = -1
 
     # from the slave
 
@@ -61,10 +65,18 @@ class Feeding:
 
     # to the slave
 
-    def sent(self, size_bytes: int, now_ms: int) -> bytes:
+    def waits(self, log_end: int) -> bool:
+        """Whether to send nothing now: the slave has not reported what it was sent, and little more has come. It gets
+        all of that at once when it has: fewer and larger pieces, for it and for us. Only behind whole records, for a
+        part of one is never reported."""
+        return self.acked_to < self.sent_to == self._sent_all_to and log_end - self.sent_to < GATHER_BYTES
+
+    def sent(self, size_bytes: int, now_ms: int, log_end: int = -1) -> bytes:
         """The header of the next so many bytes, which are as good as sent."""
         header = encode_header(self.sent_to, size_bytes)
         self.sent_to += size_bytes
+        if self.sent_to == log_end:
+            self._sent_all_to = log_end
         self._written_ms = now_ms
         return header
 

@@ -20,6 +20,8 @@ from rocketq.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 256 << 10
+GATHER_BYTES: Final = 32 << 10
+"""Less than this is sent when the slave has acknowledged what it was sent before: all that came meanwhile at once."""
 TURN_BYTES: Final = 1 << 20
 """Sent to one slave before others get their turn."""
 HEARTBEAT_MS: Final = 1_000
@@ -214,8 +216,11 @@ class SlaveLink(asyncio.Protocol):
         self._paused = False
         self.feed()
 
+    def _gathers(self, next_offset: int, log_end: int) -> bool:
+        return self.acked is not None and self.acked.written < next_offset and log_end - next_offset < GATHER_BYTES
+
     def feed(self) -> None:
-        """Send what there is, a turn's worth at most; the rest in a later turn."""
+        """Send what there is, a turn's worth at most; the rest in a later turn, or with the next acknowledgement."""
         session, listener, mastership = self._session, self._listener, self._listener.mastership
         turn = 0
         if session is None or mastership is None:
@@ -223,7 +228,7 @@ class SlaveLink(asyncio.Protocol):
         try:
             while not self._waits and not self._paused and self._transport is not None:
                 piece = session.next_piece(listener.replica.shape)
-                if piece is None:
+                if piece is None or self._gathers(piece.offset, listener.replica.log_end):
                     return
                 view = listener.replica.store.whole_range(piece.offset, BATCH_BYTES)
                 if piece.limit is not None:

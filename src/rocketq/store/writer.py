@@ -259,7 +259,8 @@ class Writer:
         self._undispatched_from = log_offset
         self._finish_dispatch()
         self._log.roll_if_full()
-        self.gate.release(self._log.positions.flushed)
+        if self._log.positions.flushed > self.gate.position:
+            self.gate.release(self._log.positions.flushed)
 
     def _require_end(self, log_offset: int) -> None:
         if log_offset != self._log.end:

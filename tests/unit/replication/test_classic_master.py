@@ -6,7 +6,7 @@ import pytest
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.replication.classic_frames import encode_header, encode_report
-from rocketq.replication.classic_master import Feeding, LogExtent, ReplicaAcks
+from rocketq.replication.classic_master import GATHER_BYTES, Feeding, LogExtent, ReplicaAcks
 from rocketq.replication.classic_slave import StreamTimes
 
 LOG = LogExtent(start=1_000, end=5_500, last_file=5_000)
@@ -74,3 +74,18 @@ def test_furthest_slave_counts_and_never_goes_back() -> None:
     assert (acks.reached, acks.is_available(600)) == (500, True)
     acks.on_gone("two")
     assert not acks.is_available(600)
+
+
+def test_little_is_gathered_until_the_slave_has_reported() -> None:
+    """Goal: small messages go in large pieces; what is large, or stands behind a part of a record, does not wait."""
+    state = Feeding(StreamTimes(), 0)
+    log = LogExtent(0, 1_000, 0)
+    state.on_bytes(encode_report(1_000), log, 0)
+    assert not state.waits(1_100), "nothing is on its way"
+    state.sent(100, 0, 1_100)
+    assert state.waits(1_200)
+    assert not state.waits(1_100 + GATHER_BYTES)
+    state.on_bytes(encode_report(1_100), LogExtent(0, 1_200, 0), 0)
+    assert not state.waits(1_200)
+    state.sent(50, 0, 1_200)
+    assert not state.waits(1_200), "a part of a record would never be reported"
