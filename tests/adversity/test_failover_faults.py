@@ -199,6 +199,21 @@ def test_a_slave_that_stands_still_leaves_the_set(tmp_path: Path) -> None:
     play(tmp_path, fault, haMaxTimeSlaveNotCatchup="2000")
 
 
+def test_a_slave_that_is_killed_comes_back(tmp_path: Path) -> None:
+    """Goal: sends go on without it; started again it copies what it missed, and is in sync."""
+
+    async def fault(scene: Scene) -> None:
+        slave = scene.slaves[0]
+        await asyncio.to_thread(slave.kill)
+        await scene.watcher.in_sync(2)
+        await scene.goes_on(200)
+        await asyncio.to_thread(slave.start)
+        await scene.same_master()
+        await says(scene.master, r"in sync are now \d, \d, were")
+
+    play(tmp_path, fault)
+
+
 @pytest.mark.parametrize("mode", ["strict", "available"])
 def test_a_master_that_stood_still_longer_than_its_lease(tmp_path: Path, mode: str) -> None:
     """Goal: awake again it answers nothing of what had been waiting, and follows the new master."""
