@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import statistics
 import sys
 import tempfile
@@ -24,11 +23,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tests.interop.cache import Unavailable
 
-from bench.bars import Bar, commit_name, save, saved
+from bench.bars import Bar
+from bench.kept import Kept
+from bench.load.folders import run_folder
 from bench.load.peers import Ours, make_topics
 from bench.spark_cpu import cpu_seconds, settled_cpu_seconds
 from bench.spark_kafka import KafkaBroker, connector_jars
@@ -177,26 +178,6 @@ def smoke() -> None:
     print(json.dumps({name: asdict(result) for name, result in results.items()}))
 
 
-class Keeper:
-    """What was measured so far, and what other runs left of rows that this one does not run."""
-
-    def __init__(self, given: argparse.Namespace, notes: list[str]) -> None:
-        self._about = {"commit": commit_name(), "scale": given.scale, "rounds": given.rounds, "warm": given.warm}
-        self._notes = notes
-        self.results: dict[str, Result] = {}
-        self.bars: list[Bar] = []
-        kept = saved("spark").get("rows", {})
-        self._rows: dict[str, Any] = kept if all("commit" in each for each in kept.values()) else {}
-
-    def add(self, row: Row, result: Result) -> Path:
-        bars = judge(row, result)
-        self.results[row.name] = result
-        self.bars += bars
-        told = [{**asdict(bar), "held": bar.held} for bar in bars]
-        self._rows[row.name] = {**self._about, "bars": told, **asdict(result)}
-        return save("spark", {"rows": self._rows, "notes": self._notes})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="ours alone, tiny, no bars")
@@ -205,24 +186,29 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=WARM_UP, help="rounds that do not count")
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of messages")
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # whoever ends it: brokers and folders go too
     if given.smoke:
         return smoke()
-    began = time.monotonic()
+    began, results, bars = time.monotonic(), dict[str, Result](), list[Bar]()
     with prepared(scale=given.scale, with_kafka=True) as bench:
-        kept = Keeper(given, bench.notes)
-        rows = [row for row in all_rows(bench) if any(part in row.name for part in given.rows.split(","))]
+        every = list(all_rows(bench))
+        kept = Kept("spark", [row.name for row in every])
+        rows = [row for row in every if any(part in row.name for part in given.rows.split(","))]
+        if not rows:
+            parser.error(f"no row has {given.rows!r} in its name; there are: {', '.join(row.name for row in every)}")
+        about = [f"{given.scale:g} of the messages", *bench.notes] if given.scale != 1 else bench.notes
         for number, row in enumerate(rows, 1):
-            path = kept.add(row, run_row(bench, row, given.warm, given.rounds))
-            took = time.monotonic() - began
-            print(f"{number} of {len(rows)}, {took:.0f} s: {row.name}", file=sys.stderr, flush=True)
-    if not rows:
-        parser.error(f"no row has {given.rows!r} in its name")
-    print(table(kept.results))
-    print("\n".join([*map(str, kept.bars), *bench.notes]))
+            results[row.name] = result = run_row(bench, row, given.warm, given.rounds)
+            judged = judge(row, result)
+            bars += judged
+            path = kept.put(row.name, dict(result.peers), judged, rounds=given.rounds, notes=about)
+            told = f"{number} of {len(rows)} after {time.monotonic() - began:.0f} s"
+            print(f"{told}\n{table({row.name: result})}", file=sys.stderr, flush=True)
+    print(table(results))
+    print("\n".join([*map(str, bars), *about]))
     print(f"saved as {path}; took {time.monotonic() - began:.0f} s")
-    sys.exit(0 if all(bar.held for bar in kept.bars) else 1)
+    sys.exit(0 if all(bar.held for bar in bars) else 1)
 
 
 if __name__ == "__main__":
-    main()
+    with run_folder():
+        main()
