@@ -145,7 +145,9 @@ class HotFeed:
 
     def _run(self, connection: Connection, link: Any, data: bytes) -> bytes | None:
         """One call of the kernel: the answers that may go at once; None when it may not serve."""
-        desk = self._desk
+        desk, dispatcher = self._desk, self._dispatcher
+        if dispatcher.guards or dispatcher.hooks:
+            return None
         with self._writer.lock:
             if not desk.is_current():
                 self._refresh(connection)

@@ -212,6 +212,9 @@ class HotLink:
             return
         self.served_to = at
         self.owner.data_received(data)
+        if self.served_to >= 0:  # it did not want to know; nobody else may get these answers
+            self.served_to = -1
+            desk._sends.out.clear()
 
     def answer(self, out):
         if len(self._deferred) > 0:
@@ -224,6 +227,7 @@ class HotLink:
         return 0
 
     def eof_received(self):
+        self.send_deferred()
         return self.owner.eof_received()
 
     def connection_lost(self, error):

@@ -154,3 +154,19 @@ async def test_many_peers_at_once_get_their_own_answers(
             assert {answer.code for answer in answers} == {0}
             assert len({answer.ext_fields["queueOffset"] for answer in answers}) == len(peers)
     assert feed.taken - before > 15 * 40  # but for those that needed more room in their queue's file
+
+
+@over_loopback
+async def test_peers_that_send_no_more_still_get_what_they_asked_for(
+    rocketq_cluster: EmbeddedCluster, topic: str
+) -> None:
+    """Goal: the end of what a peer sends comes with its request, before the turn is over; the answer is sent first."""
+    await prepare(rocketq_cluster, topic)
+    peers = [open_socket(rocketq_cluster) for _ in range(20)]
+    for peer in peers:
+        peer.sendall(sends(topic, 1))
+        peer.shutdown(socket.SHUT_WR)
+    for peer in peers:
+        with peer:
+            assert [answer.code for answer in await asyncio.to_thread(read_answers, peer, 1)] == [0]
+            assert await asyncio.to_thread(peer.recv, 1) == b""
