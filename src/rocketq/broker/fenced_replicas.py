@@ -103,7 +103,7 @@ class FencedReplication:
         self._registrar = registrar
         self._clock = clock
         self._owner = owner
-        self._tables = MasterTables(ports)
+        self._tables = MasterTables(ports, with_timers=True)
         self._copying: asyncio.Task[None] | None = None
         self._replica: FencedReplica | None = None
         self._retiring = False

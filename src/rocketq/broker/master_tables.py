@@ -46,8 +46,9 @@ class CopyPorts:
 class MasterTables:
     """Asks for one table after the other. What cannot be had this time is asked for again the next."""
 
-    def __init__(self, ports: CopyPorts) -> None:
+    def __init__(self, ports: CopyPorts, *, with_timers: bool = False) -> None:
         self._ports = ports
+        self._with_timers = with_timers
         self._pool = ConnectionPool()
         self._saved_delays: dict[int, int] | None = None
         self._pushed_count = 0
@@ -70,13 +71,14 @@ class MasterTables:
             groups = await self._ask(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable)
             if groups.data_version != ports.groups.data_version and pushed_count == self._pushed_count:
                 ports.groups.replace(groups)
-            await self._ask_timers(addr)
+            if self._with_timers:
+                await self._ask_timers(addr)
         except (RocketQError, OSError) as error:
             return f"{addr}: {error}"
         return None
 
     async def _ask_timers(self, addr: str) -> None:
-        """Masters before 5.x, and those without a wheel, know nothing of it."""
+        """A master without a wheel has nothing to tell."""
         log_end = self._ports.store.log_end
         answer = await self._pool.invoke(addr, Command(code=RequestCode.GET_TIMER_CHECK_POINT), TIMEOUT_MS)
         point = TimerPoint.decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
