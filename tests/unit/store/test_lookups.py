@@ -85,6 +85,21 @@ def test_times_of_what_is_not_there(tmp_path: Path) -> None:
     store.close()
 
 
+def test_the_oldest_message_is_looked_for_only_behind_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: operators ask every second; a search goes through a whole log file, so it is made only when it must be."""
+    clock = ManualClock(NOW_MS)
+    store = open_store(tmp_path, clock=clock)
+    first = store.append(message())
+    clock.advance(100)
+    store.append(message())
+    with monkeypatch.context() as patch:
+        patch.setattr("rocketq.store.queries.find_next_record", lambda *_: pytest.fail("searched"))
+        assert store.earliest_store_ms() == NOW_MS
+    store.log.segment(0).memory[first.log_offset] ^= 0xFF
+    assert store.earliest_store_ms() == NOW_MS + 100
+    store.close()
+
+
 # By key
 
 
