@@ -2,6 +2,7 @@
 
 A broker that is killed and started again must find its port free, so no neighbour may have taken it meanwhile.
 And a disk that is too full is told at once: brokers refuse messages there, which would look like a hundred defects.
+What a test gives as `record_property("figures", line)` is printed in the end.
 """
 
 from __future__ import annotations
@@ -36,3 +37,10 @@ def pytest_sessionstart() -> None:
             f"would fail for want of room. Free some, or set TMPDIR to a disk that is less than {_FULL:.0%} full.",
             returncode=3,
         )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in terminalreporter.getreports("passed"):
+        for name, line in report.user_properties:
+            if name == "figures":
+                terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {line}")

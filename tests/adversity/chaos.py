@@ -25,6 +25,7 @@ import time
 import traceback
 from pathlib import Path
 
+from rocketq.broker.free_port import RANGE_VARIABLE
 from rocketq.testing.etcd import PACKAGE, find_etcd
 
 from .failover_turns import PLANNED, Figures, Row, run_row
@@ -56,6 +57,8 @@ def plan(failovers: int, seed: int, *, cuts: bool) -> list[Row]:
 def run(row: Row) -> tuple[Figures | None, str]:
     """In a process of its own: figures, or what went wrong."""
     logging.getLogger("rocketq").setLevel(logging.CRITICAL)  # clients complain, as they should
+    low = 20_000 + 1_000 * ((row.seed or 0) % 12)
+    os.environ[RANGE_VARIABLE] = f"{low}-{low + 1_000}"  # who is killed must find its ports free again
     folder = Path(tempfile.mkdtemp(prefix="rocketq-chaos-"))
     try:
         return run_row(folder, row), ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,12 +42,14 @@ CUTS = ("cut-etcd", "cut-all", "kill", "cut-servers", "cut-etcd-one-way")
         pytest.param(Row(turns=min(TURNS, 5), kinds=CUTS), id="sync-cuts"),
     ],
 )
-def test_no_answered_message_is_lost_by_failovers(tmp_path: Path, row: Row) -> None:
+def test_no_answered_message_is_lost_by_failovers(
+    tmp_path: Path, row: Row, record_property: Callable[[str, object], None]
+) -> None:
     """Goal: after every failover all that was answered SEND_OK is where the answer said, once; replicas are equal."""
     if row.apart and (reason := why_not()):
         pytest.skip(reason)
     figures = run_row(tmp_path, row)
-    print(f"\n{figures.line(row.name)}")
+    record_property("figures", figures.line(row.name))
     assert figures.acked
     assert figures.lost == 0
     assert len(figures.all_gaps_s) == row.turns

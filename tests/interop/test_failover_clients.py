@@ -116,7 +116,9 @@ async def live_through(cluster: ReplicaProcesses, client: Client, answers: Answe
         pytest.param(go_client, id="go-2.1.2"),
     ],
 )
-def test_a_client_lives_through_three_failovers(command: Command, tmp_path: Path) -> None:
+def test_a_client_lives_through_three_failovers(
+    command: Command, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """Goal: what was answered SEND_OK to a producer of others is where it was told, and its consumer got it; the
     master was killed, stood still, and was stopped."""
     home = tmp_path / "client"
@@ -134,7 +136,8 @@ def test_a_client_lives_through_three_failovers(command: Command, tmp_path: Path
             client.end()
         cluster.stop_brokers()
     found = check_nothing_lost(tmp_path, answers)
-    print(
+    record_property(
+        "figures",
         f"{len(answers.acked)} acknowledged, 0 lost, {len(answers.unknown)} unknown, {found.stored_twice_count} stored "
-        f"twice, {answers.again_count} delivered again, without answers for {[round(gap, 1) for gap in gaps_s]} s"
+        f"twice, {answers.again_count} delivered again, without answers for {[round(gap, 1) for gap in gaps_s]} s",
     )
