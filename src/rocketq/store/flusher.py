@@ -55,8 +55,9 @@ class Flusher:
             self._service.interval_ms = _interval_ms(config)
             self._service.wake()  # it may be in the middle of a wait that is far too long now
 
-    def flush(self, *, pages_min: int = 0, announces: bool = True) -> int:
-        """Make everything appended so far durable (or nothing, below `pages_min` pages); the flushed position."""
+    def flush(self, *, pages_min: int = 0, in_passing: bool = False) -> int:
+        """Make everything appended so far durable (or nothing, below `pages_min` pages); the flushed position. What was
+        done in passing is announced only when somebody waits."""
         try:
             position = self._log.flush(pages_min=pages_min)
         except OSError as error:
@@ -64,7 +65,7 @@ class Flusher:
             self._writer.gate.shut()
             raise
         self._writer.gate.release(position)
-        if announces:
+        if not in_passing or self.is_awaited():  # asked after the position has moved: who comes later sees it there
             self._announce()
         return position
 
@@ -102,8 +103,8 @@ class Flusher:
         """One turn of the service."""
         config, now_ms = self._config, self._clock.monotonic_ms()
         if config.flush_type is FlushType.SYNC_FLUSH:
-            is_due = self._due.is_due("announce", config.flush_interval_ms, now_ms)
-            self.flush(announces=is_due or self.is_awaited())
+            thorough = self._due.is_due("thorough", config.flush_thorough_interval_ms, now_ms)
+            self.flush(in_passing=not thorough)
         else:
             self._step_lazily(config, now_ms)
         self._log.prepare()
@@ -117,7 +118,7 @@ class Flusher:
             if not self._due.is_due("flush", config.flush_interval_ms, now_ms):
                 return
         thorough = self._due.is_due("thorough", config.flush_thorough_interval_ms, now_ms)
-        self.flush(pages_min=0 if thorough else config.flush_pages_min)
+        self.flush(pages_min=0 if thorough else config.flush_pages_min, in_passing=not thorough)
 
 
 def _interval_ms(config: StoreConfig) -> int:

@@ -94,6 +94,37 @@ def test_asynchronous_flush_waits_for_enough_pages_until_it_is_time(tmp_path: Pa
     store.close()
 
 
+@pytest.mark.parametrize("flush_type", list(FlushType), ids=lambda each: each.name)
+def test_growth_that_nobody_waits_for_is_announced_now_and_then(tmp_path: Path, flush_type: FlushType) -> None:
+    """Goal: with thousands of queues it is not told twice a second; who begins to wait during a flush hears of it."""
+    clock, told, waiting = ManualClock(NOW_MS), list[int](), list[str]()
+    disk = StagedDisk()
+    store = open_store(tmp_path, clock=clock, disk=disk, segment_bytes=1 << 20, flush_type=flush_type)
+    store.add_listener(lambda topic, queue_id, end: told.append(end))
+    store.flusher.is_awaited = lambda: bool(waiting)
+    store.flush_step()
+    grow(store)
+    store.flush_step()
+    assert told == []
+    sync = disk.sync
+    disk.sync = lambda path: (sync(path), waiting.append("began during the flush"))[0]  # type: ignore[method-assign]
+    grow(store)
+    store.flush_step()
+    assert told == [40]
+    disk.sync, waiting[:] = sync, []  # type: ignore[method-assign]
+    grow(store)
+    clock.advance(10_000)
+    store.flush_step()
+    assert told == [40, 60]
+    store.close()
+
+
+def grow(store: Store) -> None:
+    """Messages that are stored as the kernel does it, without telling anybody."""
+    for _ in range(20):
+        assert store.writer.append(message(body=b"x" * 1_000)).status.stored
+
+
 def test_finished_segment_is_synced_before_the_next_one_counts_as_flushed(tmp_path: Path) -> None:
     """Goal: the old file first; no position in the new one is reached while the old one could still be lost."""
     disk = StagedDisk()
