@@ -50,7 +50,9 @@ class OurSlave:
         deadline = time.monotonic() + START_SECONDS_MAX
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the slave did not start: {(self._root / 'log').read_text()[-2000:]}")
+                told = (self._root / "log").read_text()[-2000:]
+                self.__exit__(None, None, None)
+                raise RuntimeError(f"the slave did not start: {told}")
             time.sleep(0.005)
         (self.addr,) = json.loads(ready.read_text())["addresses"].values()
         self.pid = self._process.pid
