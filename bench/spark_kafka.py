@@ -103,6 +103,7 @@ class KafkaBroker:
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "broker.session.timeout.ms": "120000",  # on a busy machine heartbeats come late
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         java = [found("java"), "-Xmx1g", "-cp", f"{self._jars}/*"]

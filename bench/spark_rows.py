@@ -22,6 +22,7 @@ COUNTS: Final = {200: 3_000_000, 1024: 1_000_000}
 """By bytes of a body: for targets that cost nothing."""
 FEW: Final = {200: 500_000, 1024: 250_000}
 """For what takes long: Parquet, and rows as tuples."""
+FILLS_MAX: Final = 3
 SINK_COUNT, ARCHIVE_COUNT, STORE_COUNT = 500_000, 500_000, 400_000
 SIZES: Final = {200: "200B", 1024: "1KiB"}
 TOPICS: Final = (
@@ -70,6 +71,8 @@ class Bench:
     scale: float = 1.0
     notes: list[str] = field(default_factory=list)
     filled: set[str] = field(default_factory=set)
+    kafka_topics: dict[str, str] = field(default_factory=dict)
+    """What they are called there."""
     log_bytes: int = 0
 
     def sized(self, count: int) -> int:
@@ -105,9 +108,21 @@ class Bench:
         wanted = self.from_ours(topic, WITH_PROPERTIES).selectExpr(*sums).first()
         assert wanted == frame.selectExpr(*sums).first(), "our topic does not hold what was sent"
         if self.kafka is not None:
-            self.to_kafka(frame, topic)
+            self._fill_kafka(topic, frame)
             found = self.from_kafka(topic, BODY).selectExpr("count(*)", "sum(length(value))").first()
             assert (found[0], found[1]) == (wanted[0], wanted[1]), "Kafka's topic does not hold what was sent"
+
+    def _fill_kafka(self, topic: str, frame: DataFrame) -> None:
+        """On a busy machine its node may take itself for dead for a while: then once more, into another topic."""
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is imported late
+
+        for attempt in range(1, FILLS_MAX + 1):
+            self.kafka_topics[topic] = f"{topic}-{attempt}"
+            try:
+                return self.to_kafka(frame, self.kafka_topics[topic])
+            except PySparkException:
+                if attempt == FILLS_MAX:
+                    raise
 
     # Writers
 
@@ -122,7 +137,7 @@ class Bench:
             columns.append(f"transform(map_entries(properties), {pair}) as headers")
         assert self.kafka is not None
         writer = frame.selectExpr(*columns).write.format("kafka").option("kafka.bootstrap.servers", self.kafka)
-        patient = {"kafka.delivery.timeout.ms": "600000", "kafka.request.timeout.ms": "120000"}  # for a busy machine
+        patient = {"kafka.delivery.timeout.ms": "90000", "kafka.metadata.max.age.ms": "5000"}  # for a busy machine
         writer.option("topic", topic).options(**patient).mode("append").save()
 
     # Readers
@@ -138,7 +153,11 @@ class Bench:
     def from_kafka(self, topic: str, schema: str, *, streaming: bool = False) -> DataFrame:
         reader = self.spark.readStream if streaming else self.spark.read
         assert self.kafka is not None
-        reader = reader.format("kafka").option("kafka.bootstrap.servers", self.kafka).option("subscribe", topic)
+        reader = (
+            reader.format("kafka")
+            .option("kafka.bootstrap.servers", self.kafka)
+            .option("subscribe", self.kafka_topics[topic])
+        )
         reader = reader.option("startingOffsets", "earliest")
         if "properties" not in schema:
             return reader.load().select("value")
