@@ -228,7 +228,8 @@ def test_a_master_that_stood_still_longer_than_its_lease(tmp_path: Path, mode: s
 
 
 def test_a_member_of_etcd_that_stands_still(tmp_path: Path) -> None:
-    """Goal: each of three in turn, so its leader too: sends go on, nobody is elected."""
+    """Goal: each of three in turn, so its leader too: sends go on. An old etcd (3.4) whose leader wakes up may end
+    leases that are kept alive: that costs an election, nothing more."""
 
     async def fault(scene: Scene) -> None:
         for member in scene.cluster.etcd.members:
@@ -236,7 +237,6 @@ def test_a_member_of_etcd_that_stands_still(tmp_path: Path) -> None:
                 await asyncio.sleep(TTL_S)
                 await scene.goes_on()
             await asyncio.sleep(1)
-        await scene.same_master()
 
     play(tmp_path, fault, etcd_members=3)
 
