@@ -168,6 +168,7 @@ class HotFeed:
             connection.finish(str(link.decoder.failure))
         link.decoding = link.decoder.pending_bytes > 0 or link.decoder.failure is not None
         if commands:
+            self._hold_answers()
             self.count()
         return commands
 
@@ -177,9 +178,7 @@ class HotFeed:
         """Once in a turn of the loop, whatever many reads brought."""
         desk = self._desk
         desk.settling = False
-        if desk.held:
-            held, count = desk.take_held()
-            self._gate.hold(held, count, self._sends.appender.end)
+        self._hold_answers()
         if desk.stored and desk.is_awaited():
             desk.stored = False
             self._flusher.appended()
@@ -188,6 +187,12 @@ class HotFeed:
         for route in self._pulls.served:
             self._settle_pulls(route)
         self._pulls.served.clear()
+
+    def _hold_answers(self) -> None:
+        """Those of this turn that must wait. They count as requests under way, so not later than another may begin."""
+        if self._desk.held:
+            held, count = self._desk.take_held()
+            self._gate.hold(held, count, self._sends.appender.end)
 
     def count(self) -> None:
         """Have in the figures what was stored since the last time: before a handler may look at them, and every second.
