@@ -275,6 +275,7 @@ class ConsumeQueue:
         """End the queue at `queue_offset`: later files go, the rest of its file is zeroed and synced. Bytes cleared."""
         self.tail.detach()
         self._rewritten_from(queue_offset)
+        self.tail.next_offset = queue_offset  # before anything is zeroed: another thread may be reading
         keep = self._start_of(queue_offset)
         cleared = 0
         for start in list(self.files):
@@ -286,7 +287,6 @@ class ConsumeQueue:
             if cleared:
                 self.disk.sync(self.files.path_of(keep))
             self._reserved.pop(keep, None)
-        self.tail.next_offset = queue_offset
         self.flushed_offset = min(self.flushed_offset, queue_offset)
         self.announced_offset = min(self.announced_offset, queue_offset)
         self.min_offset = min(self.min_offset, queue_offset)
