@@ -149,6 +149,23 @@ def test_listener_is_told_anew_of_what_replaced_a_cut(store: Store) -> None:
     assert told == [("T", 0, 3), ("T", 0, 4)]
 
 
+def test_readers_never_see_units_that_a_cut_is_zeroing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a slave's log is cut back on a thread of its own: a read in the middle of it finds the end, no damage."""
+    offsets = fill(store, 5)
+    store.confirm(offsets[2])
+    zero_from, found = store.disk.zero_from, []
+
+    def zero_and_read(path: Path, offset: int) -> int:
+        cleared = zero_from(path, offset)
+        result = store.read("T", 0, 2)
+        found.append((result.bad_count, result.next_offset, result.max_offset))
+        return cleared
+
+    monkeypatch.setattr(store.disk, "zero_from", zero_and_read)
+    store.truncate_to(offsets[2])
+    assert found[0] == (0, 2, 2)
+
+
 def test_listener_is_told_of_a_topic_that_was_deleted_and_came_back(store: Store) -> None:
     """Goal: a queue made again starts its news at 1."""
     told = listen(store)
