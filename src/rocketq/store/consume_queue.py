@@ -254,7 +254,7 @@ class ConsumeQueue:
                 continue
             index = cast(int, first_unit_beyond(units, low - first, stop - first, log_end))
             if index > low - first or first <= self.min_offset:
-                return first + index
+                return min(first + index, self.end_offset)  # the search may have seen zeros of a cut under way
         return self.min_offset
 
     def count_written(self) -> int:
