@@ -18,6 +18,7 @@ from rocketq.store.disk import Disk
 
 _LOW, _STEP = 20_000, 2_000
 _FULL = 0.85
+_LONG = ("adversity", "sim")
 
 
 def _ports_of_this_row() -> str:
@@ -26,6 +27,27 @@ def _ports_of_this_row() -> str:
 
 
 os.environ[RANGE_VARIABLE] = _ports_of_this_row()
+
+
+def deal(sizes: dict[str, int], row_count: int) -> list[str]:
+    """Files in an order whose equal parts, one for each row, all begin with some of those that take long."""
+    rows: list[list[str]] = [[] for _ in range(row_count)]
+    long = [name for name in sizes if name.startswith(tuple(f"tests/{folder}/" for folder in _LONG))]
+    for number, name in enumerate(long):
+        rows[number % row_count].append(name)
+    for name in sorted(sizes.keys() - set(long), key=lambda name: (-sizes[name], name)):
+        min(rows, key=lambda row: sum(sizes[each] for each in row)).append(name)
+    return [name for row in rows for name in row]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    row_count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if row_count > 1:
+        by_file: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            by_file.setdefault(item.nodeid.partition("::")[0], []).append(item)
+        files = deal({name: len(found) for name, found in by_file.items()}, row_count)
+        items[:] = [item for name in files for item in by_file[name]]
 
 
 def pytest_sessionstart() -> None:
