@@ -103,7 +103,7 @@ class FencedReplication:
         self._registrar = registrar
         self._clock = clock
         self._owner = owner
-        self._tables = MasterTables(ports, with_timers=True)
+        self._tables = MasterTables(ports, fenced=True)
         self._copying: asyncio.Task[None] | None = None
         self._replica: FencedReplica | None = None
         self._retiring = False
@@ -205,7 +205,7 @@ class FencedReplication:
         return self._tables.snapshot().encode()
 
     async def take_tables(self, body: bytes) -> None:
-        self._tables.take(PushedTables.decode(body))
+        await self._tables.take(PushedTables.decode(body))
         await self._owner.save_tables()
 
     def _tables_changed(self) -> None:
@@ -218,11 +218,13 @@ class FencedReplication:
             await self._replica.tables_shared()
 
     async def _copy_tables(self, addr: str) -> None:
+        """While the master's stream comes in: then it is the master that listens there."""
         failure: str | None = None
         while True:
-            before, failure = failure, await self._tables.copy(addr)
-            if failure is not None and before is None:
-                log.warning("the master's tables cannot be copied, it is tried again: %s", failure)
+            if self.replica.follower.connection is not None:
+                before, failure = failure, await self._tables.copy(addr)
+                if failure is not None and before is None:
+                    log.warning("the master's tables cannot be copied, it is tried again: %s", failure)
             await asyncio.sleep(TABLES_MS / 1000)
 
     async def _stop_copying(self) -> None:

@@ -46,12 +46,11 @@ class CopyPorts:
 class MasterTables:
     """Asks for one table after the other. What cannot be had this time is asked for again the next."""
 
-    def __init__(self, ports: CopyPorts, *, with_timers: bool = False) -> None:
+    def __init__(self, ports: CopyPorts, *, fenced: bool = False) -> None:
         self._ports = ports
-        self._with_timers = with_timers
+        self._fenced = fenced
         self._pool = ConnectionPool()
         self._saved_delays: dict[int, int] | None = None
-        self._pushed_count = 0
         self._log_ends = deque([0], maxlen=3)
         self.timer_point: tuple[TimerPoint, int] | None = None
         """How far the master's wheel was, and where our log ended a while before that."""
@@ -60,19 +59,22 @@ class MasterTables:
         await self._pool.close()
 
     async def copy(self, addr: str) -> str | None:
-        """Everything, from the master at `addr`; why not, or None."""
-        ports, pushed_count = self._ports, self._pushed_count
+        """Everything, from the master at `addr`; why not, or None. Topics and groups of a fenced group are not asked
+        for: its master sends them, and whoever else answers at that address may be an empty one."""
+        ports = self._ports
         try:
-            topics = await self._ask(addr, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
-            if topics.data_version != ports.topics.data_version and pushed_count == self._pushed_count:
-                ports.topics.replace(topics)
+            if not self._fenced:
+                topics = await self._ask(addr, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+                if topics.data_version != ports.topics.data_version:
+                    ports.topics.replace(topics)
             ports.offsets.take_over(await self._ask(addr, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets))
             await self._save_delays(await self._ask(addr, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets))
-            groups = await self._ask(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable)
-            if groups.data_version != ports.groups.data_version and pushed_count == self._pushed_count:
-                ports.groups.replace(groups)
-            if self._with_timers:
+            if self._fenced:
                 await self._ask_timers(addr)
+            else:
+                groups = await self._ask(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable)
+                if groups.data_version != ports.groups.data_version:
+                    ports.groups.replace(groups)
         except (RocketQError, OSError) as error:
             return f"{addr}: {error}"
         return None
@@ -85,14 +87,17 @@ class MasterTables:
         self.timer_point = (point, min(self._log_ends)) if point is not None else None
         self._log_ends.append(log_end)
 
-    def take(self, pushed: PushedTables) -> None:
-        """What the master sent by itself is newer than any answer that is still on its way."""
-        ports = self._ports
-        self._pushed_count += 1
+    async def take(self, pushed: PushedTables) -> None:
+        """What the master sent by itself. A topic it deleted goes here too, with its queues: made again it starts at 0,
+        and nobody must find there what was deleted."""
+        ports, known = self._ports, set(self._ports.topics.names())
         if pushed.topics.data_version != ports.topics.data_version:
             ports.topics.replace(pushed.topics)
         if pushed.groups.data_version != ports.groups.data_version:
             ports.groups.replace(pushed.groups)
+        for topic in sorted(known - pushed.topics.topics.keys()):
+            ports.offsets.forget_topic(topic)
+            await asyncio.to_thread(ports.store.delete_topic, topic)
 
     def snapshot(self) -> PushedTables:
         return PushedTables(topics=self._ports.topics.snapshot(), groups=self._ports.groups.snapshot())

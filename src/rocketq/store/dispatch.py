@@ -66,10 +66,12 @@ class Dispatcher:
             self._leave_out(queue, log_offset, f"offset {queue_offset}, which is a later message's")
         elif expected == UNKNOWN or (expected == 0 and len(queue.files) == 0):
             self._restart(queue, entry)
+        elif queue_offset == expected and (rival is None or rival < tail.log_end):
+            self._put(queue, entry)  # a rival from before the queue's last message is of a life it had before
+        elif queue_offset == 0 and not agrees:
+            self._begin_again(queue, entry)
         elif rival is not None:
             self._doubt(queue, entry)
-        elif queue_offset == expected:
-            self._put(queue, entry)
         elif queue_offset > expected and (agrees or queue_offset <= possible):
             queue.fill_to(queue_offset)
             self._put(queue, entry)
@@ -85,6 +87,13 @@ class Dispatcher:
             return None
         says = self._log.place_at(unit[0])
         return unit[0] if says == (queue.tail.topic, queue.queue_id, queue_offset, unit[1]) else None
+
+    def _begin_again(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
+        """Its topic was deleted and made again: a message can be the first of a queue for no other reason."""
+        log.info("dispatch: %r begins again at %d: its topic was deleted and made again", queue, entry[1])
+        self._doubtful.pop(queue, None)
+        queue.cut_at(0)
+        self._restart(queue, entry)
 
     def _restart(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
         queue.begin_at(entry[0])

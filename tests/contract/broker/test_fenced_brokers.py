@@ -95,6 +95,45 @@ async def test_a_change_of_tables_is_at_the_slave_when_it_is_answered(
 
 
 @over_loopback
+async def test_a_topic_made_again_starts_at_nothing_at_the_slave_too(
+    tmp_path: Path, controls: list[ControlThatMayBeAway]
+) -> None:
+    """Goal: whoever is elected has the messages of the second life, and none of the first."""
+    async with replicas(tmp_path) as (master, slave), connected(master.addr) as (one,):
+
+        async def slave_has_all() -> bool:
+            return slave.parts.store.log_end == master.parts.store.log_end
+
+        for life, count in (("old", 3), ("new", 2)):
+            await make_topic(one, "Again", 1)
+            for number in range(count):
+                answer = await send(one, "Again", body=b"%s %d" % (life.encode(), number))
+                assert answer.code == ResponseCode.SUCCESS
+                assert answer.ext_fields["queueOffset"] == str(number)
+            await eventually(slave_has_all, 20)
+            if life == "old":
+                assert (await one.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Again"})).code == 0
+                assert not slave.parts.store.queues.of_topic("Again")
+        (queue,) = slave.parts.store.queues.of_topic("Again")
+        assert (queue.min_offset, queue.end_offset) == (0, 2)
+
+
+@over_loopback
+async def test_whoever_listens_at_the_masters_address_cannot_empty_a_slaves_tables(
+    tmp_path: Path, controls: list[ControlThatMayBeAway]
+) -> None:
+    """Goal: a master that came back with an empty disk, before its lease ran out, is asked and changes nothing."""
+    async with replicas(tmp_path) as (master, slave), connected(master.addr) as (one,):
+        await make_topic(one, "Kept", 16)
+        await heartbeat(one, "c1", "readers", topic="Kept")
+        empty = make_broker(tmp_path / "empty", "")
+        async with running(empty):
+            assert await fenced(slave)._tables.copy(empty.addr) is None
+        assert slave.parts.topics.get("Kept") == master.parts.topics.get("Kept")
+        assert slave.parts.groups.get("readers") is not None
+
+
+@over_loopback
 async def test_a_change_that_a_member_does_not_take_is_not_called_done(
     tmp_path: Path, controls: list[ControlThatMayBeAway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
