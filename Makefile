@@ -26,7 +26,7 @@ check: setup ## lint, types, the rules of the house
 	$(BIN)/mypy
 	$(BIN)/pytest tests/tidy
 
-test: setup ## the whole suite with the compiled kernel; all but Spark again with the interpreted one
+test: setup ## the whole suite with the compiled kernel; store, broker, crashes again with the interpreted one
 	@if $(BIN)/python -c "import sys, rocketq.kernel as k; sys.exit(not k.compiled)"; then \
 	  $(MAKE) --no-print-directory test-compiled; \
 	else echo "no C compiler was found at setup: only the interpreted kernel is tested"; fi
@@ -42,8 +42,11 @@ test-compiled: setup
 test-spark-slow: setup ## Spark under kills, on local-cluster, with Connect and spark-pipelines
 	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "slow and not interop" --numprocesses=2 --dist=worksteal
 
+# What stands on the broker from outside it is not run twice: client, commands and NameServer have no kernel of their own.
+ABOVE := $(addprefix --ignore=tests/contract/,client cli nameserver)
+
 test-interpreted: setup
-	ROCKETQ_KERNEL=interpreted $(SUITE)
+	ROCKETQ_KERNEL=interpreted $(SUITE) $(ABOVE)
 
 # A line per test. PART=test_mqadmin.py is a part of it; logs of failed tests are kept in build/interop-logs.
 INTEROP       := $(BIN)/pytest -m interop -vv -rs --durations=10 -o console_output_style=count

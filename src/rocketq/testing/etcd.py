@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -74,8 +75,24 @@ class EtcdMember:
             "--log-level=error",
             *self.extra,
         ]
-        with open(self.folder / "etcd.log", "ab") as output:
-            self.process = subprocess.Popen([*self.before, program, *arguments], stdout=output, stderr=output)
+        self._end_orphan()
+        with open(self.folder / "etcd.log", "ab") as output:  # Ctrl-C is not for it: another session
+            self.process = subprocess.Popen(
+                [*self.before, program, *arguments], stdout=output, stderr=output, start_new_session=True
+            )
+        self._pid_path.write_text(str(self.process.pid))
+
+    @property
+    def _pid_path(self) -> Path:
+        return self.folder / "pid"
+
+    def _end_orphan(self) -> None:
+        """Whoever started it last was killed, and it still has the files."""
+        pid = self._pid_path.read_text() if self._pid_path.exists() else ""
+        facts = Path("/proc", pid or "none", "cmdline")
+        while facts.exists() and f"--data-dir={self.folder / 'data'}".encode() in facts.read_bytes().split(b"\0"):
+            os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.05)
 
     def signal(self, number: int) -> None:
         if self.process is not None:
@@ -101,6 +118,8 @@ class LocalEtcd:
         if program is None:
             raise EtcdError(f"the program etcd is not installed (Debian and Ubuntu: apt install {PACKAGE})")
         self._program = program
+        self._folder = folder
+        self._lock: int | None = None
         ports = free_ports(2 * members)
         self.members = [
             EtcdMember(f"m{at}", folder / f"m{at}", ports[2 * at], ports[2 * at + 1], extra, scheme)
@@ -117,10 +136,27 @@ class LocalEtcd:
         return "etcd://" + ",".join(f"{member.host}:{member.client_port}" for member in self.members)
 
     def start(self, *, wait: bool = True) -> None:
+        self._take_lock()
         for member in self.members:
             self.start_member(member)
         if wait:
             self.wait_ready()
+
+    def _take_lock(self) -> None:
+        if self._lock is not None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._free_lock()
+            raise EtcdError(f"{self._folder} is open in another process") from None
+
+    def _free_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def start_member(self, member: EtcdMember) -> None:
         member.start(self._program, ",".join(f"{each.name}={each.peer}" for each in self.members))
@@ -143,6 +179,7 @@ class LocalEtcd:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     member.process.wait(_STOP_S)
                 member.kill()
+        self._free_lock()
 
     def __enter__(self) -> Self:
         try:

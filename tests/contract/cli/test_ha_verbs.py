@@ -20,7 +20,7 @@ from rocketq.replication import control
 from rocketq.replication.control import AliveReport, ControlStore, Group, MasterKey, Replica
 from rocketq.replication.control_etcd import EtcdControl
 from rocketq.replication.etcd_gateway import EtcdConfig
-from rocketq.testing.etcd import PACKAGE, LocalEtcd, find_etcd
+from rocketq.testing.etcd import PACKAGE, EtcdError, LocalEtcd, find_etcd
 
 pytestmark = pytest.mark.slow
 needs_etcd = pytest.mark.skipif(
@@ -127,6 +127,33 @@ def test_replicas_without_etcd_are_refused_with_the_packages_name(
     done = CliRunner().invoke(main, ["up", "--replicas", "3", "--data-dir", str(tmp_path), "--namesrv-port", "0"])
     assert done.exit_code == 1
     assert PACKAGE in done.output
+
+
+def test_replicas_that_would_not_be_replicas_are_refused(tmp_path: Path) -> None:
+    """Goal: wrong usage, before anything starts."""
+    options = ["up", "--replicas", "3", "--data-dir", str(tmp_path), "--namesrv-port", "0"]
+    done = CliRunner().invoke(main, [*options, "--set", "haProtocol=classic"])
+    assert done.exit_code == 2
+    assert "haProtocol=classic" in done.output
+
+
+@needs_etcd
+def test_an_etcd_whose_starter_was_killed_is_ended_by_the_next(tmp_path: Path) -> None:
+    """Goal: nobody has to look for a process; and while its starter lives, the directory is said to be taken."""
+    first = LocalEtcd(tmp_path / "etcd")
+    try:
+        with LocalEtcd(tmp_path / "etcd") as old:
+            with pytest.raises(EtcdError, match="is open in another process"):
+                first.start()
+            old._free_lock()  # as the end of its process does
+            with first:
+                orphan = old.members[0].process
+                assert orphan is not None
+                assert orphan.wait(20) == -signal.SIGKILL
+                assert first.members[0].process is not None
+                assert first.members[0].process.poll() is None
+    finally:
+        first.stop()
 
 
 @needs_etcd

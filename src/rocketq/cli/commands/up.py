@@ -197,8 +197,8 @@ class ReplicaFleet(Fleet):
         self._etcd = etcd
 
     async def start(self) -> None:
-        await asyncio.to_thread(self._etcd.start)
         try:
+            await asyncio.to_thread(self._etcd.start)
             await super().start()
         except BaseException:
             await asyncio.to_thread(self._etcd.stop)
@@ -284,6 +284,10 @@ def up(
         given = _check_settings(config_file, data_dir, changes)
         names = _name_server(data_dir, host, namesrv_port)
         if replicas is not None:
+            if given.get("haProtocol", "fenced") != "fenced":
+                raise ConfigError(
+                    f"--replicas elect their master: haProtocol={given['haProtocol']} does not go with it"
+                )
             from rocketq.testing.etcd import LocalEtcd  # noqa: PLC0415 - with it all of HTTP, which only this needs
 
             etcd = LocalEtcd(data_dir / "etcd")
