@@ -30,6 +30,8 @@ class Dispatcher:
         self.scanner = Scanner(self._resolve, self._misfit, index.roll)
         self.scanner.delays_ms = config.delays_ms
         self.misplaced = 0
+        self.copying = False
+        """Records come fresh from a master, not from a disk that may have changed them."""
         self._told: set[ConsumeQueue | None] = set()
         self._behind_gap: dict[ConsumeQueue, int] = {}
         self._doubtful: dict[ConsumeQueue, QueueEntry] = {}
@@ -68,7 +70,7 @@ class Dispatcher:
             self._restart(queue, entry)
         elif queue_offset == expected and (rival is None or rival < tail.log_end):
             self._put(queue, entry)  # a rival from before the queue's last message is of a life it had before
-        elif queue_offset == 0 and not agrees:
+        elif queue_offset == 0 and self.copying:
             self._begin_again(queue, entry)
         elif rival is not None:
             self._doubt(queue, entry)
@@ -89,7 +91,7 @@ class Dispatcher:
         return unit[0] if says == (queue.tail.topic, queue.queue_id, queue_offset, unit[1]) else None
 
     def _begin_again(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
-        """Its topic was deleted and made again: a message can be the first of a queue for no other reason."""
+        """Its topic was deleted and made again: a sound record can be the first of a queue for no other reason."""
         log.info("dispatch: %r begins again at %d: its topic was deleted and made again", queue, entry[1])
         self._doubtful.pop(queue, None)
         queue.cut_at(0)

@@ -304,7 +304,11 @@ class Writer:
         scanner, appender = self._dispatcher.scanner, self._log.appender
         scanner.index, scanner.check_crc, scanner.distrust = appender.index, False, False
         assert appender.segment is not None
-        scanner.scan(appender.segment, log_offset - appender.base, appender.position)
+        self._dispatcher.copying = True
+        try:
+            scanner.scan(appender.segment, log_offset - appender.base, appender.position)
+        finally:
+            self._dispatcher.copying = False
         appender.index = scanner.index
 
     # Cutting back
