@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import socket
 import subprocess
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from rocketq.broker.free_port import pick_port
 
 from . import processes
 from .release import Release
@@ -41,24 +41,14 @@ _LOGBACK = """<configuration>
 """
 
 
-def free_port(*, neighbours: tuple[int, ...] = ()) -> int:
-    """A port that is free together with its neighbours, below the range the kernel hands out to clients."""
-    for _ in range(1000):
-        port = random.randrange(20_000, 32_000)
-        with ExitStack() as stack:
-            try:
-                for number in (port, *(port + step for step in neighbours)):
-                    probe = stack.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", number))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("no free port was found")
+def free_port() -> int:
+    """Below the range the kernel hands out to clients, and of no other row of tests."""
+    return pick_port("127.0.0.1")
 
 
 def free_broker_port() -> int:
     """A broker also opens its port - 2 (VIP channel) and + 1 (replication)."""
-    return free_port(neighbours=(-2, 1))
+    return pick_port("127.0.0.1")
 
 
 class JavaServer:
