@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rocketq.runtime.on_demand import names_on_demand
 
 if TYPE_CHECKING:
     from rocketq.client.public import *  # noqa: F403
-
-
-def __getattr__(name: str) -> Any:
-    """The names of `public`, loaded with the first that is asked for: Spark's workers need only the blocking part."""
-    if name == "__all__" or not (name.startswith("_") or find_spec(f"{__name__}.{name}")):  # nor a module beside it
-        public = importlib.import_module("rocketq.client.public")
-        globals().update({each: getattr(public, each) for each in ("__all__", *public.__all__)})
-        if name in globals():
-            return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """So that completion finds them too."""
-    return [*globals(), *__getattr__("__all__")]
+else:  # Spark's workers need only the blocking part
+    __getattr__, __dir__ = names_on_demand(globals())
