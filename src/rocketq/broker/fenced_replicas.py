@@ -8,12 +8,12 @@ import logging
 from typing import Final, Protocol
 
 from rocketq.broker.config import BrokerConfig, BrokerRole
-from rocketq.broker.master_tables import CopyPorts, MasterTables, PushedTables
+from rocketq.broker.deleted_topics import PushedTables
+from rocketq.broker.master_tables import CopyPorts, MasterTables
 from rocketq.broker.registration import Registrar
 from rocketq.broker.settings import Settings
 from rocketq.errors import StoreError
 from rocketq.protocol.bodies.replication import MasterLink, ReplicaLink, ReplicationState
-from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.remoting import Connection
@@ -23,6 +23,7 @@ from rocketq.replication.agent import AgentSettings, Role
 from rocketq.replication.confirm import SyncRules
 from rocketq.replication.control import ControlStore
 from rocketq.replication.control_etcd import EtcdControl
+from rocketq.replication.epochs import EpochList
 from rocketq.replication.etcd_gateway import EtcdConfig
 from rocketq.replication.fenced_replica import FencedReplica
 from rocketq.replication.lease import LeaseMode, LeaseTimes
@@ -103,7 +104,7 @@ class FencedReplication:
         self._registrar = registrar
         self._clock = clock
         self._owner = owner
-        self._tables = MasterTables(ports, fenced=True)
+        self._tables = MasterTables(ports, self._epochs)
         self._copying: asyncio.Task[None] | None = None
         self._replica: FencedReplica | None = None
         self._retiring = False
@@ -117,6 +118,9 @@ class FencedReplication:
     def replica(self) -> FencedReplica:
         assert self._replica is not None, "the replica is not started"
         return self._replica
+
+    def _epochs(self) -> EpochList:
+        return self.replica.replica.load_epochs()
 
     # as Replication
 
@@ -180,8 +184,10 @@ class FencedReplication:
         if self.replica.agent.role is not Role.LEADING:
             return
         await self._stop_copying()
+        missing = await self._tables.begin_mastership()
         self._ports.topics.is_copy = self._ports.groups.is_copy = False
-        self._make_missing_topics()
+        if missing:
+            self._ports.topics.put(*missing, now_ms=self._clock.now_ms())
         await self._owner.begin_mastership(self._tables.timer_point)
         self._settings.become(BrokerRole.SYNC_MASTER, 0)
         self._registrar.take_state(epoch)
@@ -202,7 +208,8 @@ class FencedReplication:
             self._owner.end_mastership()
 
     def tables(self) -> bytes:
-        return self._tables.snapshot().encode()
+        term = self.replica.agent.term
+        return self._tables.snapshot(term.epoch if term is not None else 0).encode()
 
     async def take_tables(self, body: bytes) -> None:
         await self._tables.take(PushedTables.decode(body))
@@ -210,6 +217,8 @@ class FencedReplication:
 
     def _tables_changed(self) -> None:
         if self._replica is not None:
+            if not self._ports.topics.is_copy:
+                self._tables.note_deletions()
             self._replica.tables_changed()
 
     async def tables_shared(self) -> None:
@@ -233,19 +242,6 @@ class FencedReplication:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._copying
             self._copying = None
-
-    def _make_missing_topics(self) -> None:
-        """Topics whose messages were copied before their settings were."""
-        counts: dict[str, int] = {}
-        for queue in self._ports.store.queues:
-            counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
-        missing = [
-            TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count)
-            for topic, count in counts.items()
-            if topic not in self._ports.topics
-        ]
-        if missing:
-            self._ports.topics.put(*missing, now_ms=self._clock.now_ms())
 
     async def unrelated(self, reason: str) -> None:
         """This log cannot be joined to the master's. What nobody counts on may be put aside and copied anew."""

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from rocketq.broker.consumer_offsets import OffsetTable
+from rocketq.broker.deleted_topics import DeletedTopics, PushedTables
 from rocketq.broker.group_table import GroupTable
 from rocketq.broker.topic_table import TopicTable
 from rocketq.errors import RocketQError, StoreError
 from rocketq.protocol.bodies.groups import GroupConfigTable
-from rocketq.protocol.bodies.json_body import Body, body, member
+from rocketq.protocol.bodies.json_body import Body
 from rocketq.protocol.bodies.offsets import ConsumerOffsets, DelayOffsets
 from rocketq.protocol.bodies.queues import KeyValues
-from rocketq.protocol.bodies.topics import TopicConfigTable
+from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.remoting import ConnectionPool
+from rocketq.replication.epochs import EpochList
 from rocketq.store import StateFiles, Store
 from rocketq.store.timer_files import TimerPoint
 
 TIMEOUT_MS: Final = 3_000
 _Table = TypeVar("_Table", bound=Body)
-
-
-@body
-class PushedTables(Body):
-    """What a master tells the slaves of a fenced group at once."""
-
-    topics: TopicConfigTable = member("topics")
-    groups: GroupConfigTable = member("groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +41,19 @@ class CopyPorts:
 class MasterTables:
     """Asks for one table after the other. What cannot be had this time is asked for again the next."""
 
-    def __init__(self, ports: CopyPorts, *, fenced: bool = False) -> None:
+    def __init__(self, ports: CopyPorts, epochs: Callable[[], EpochList] | None = None) -> None:
+        """`epochs`: those of the log, in a fenced group."""
         self._ports = ports
-        self._fenced = fenced
+        self._epochs = epochs
+        self._fenced = epochs is not None
         self._pool = ConnectionPool()
         self._saved_delays: dict[int, int] | None = None
         self._log_ends = deque([0], maxlen=3)
         self.timer_point: tuple[TimerPoint, int] | None = None
         """How far the master's wheel was, and where our log ended a while before that."""
+        self._pushed: PushedTables | None = None
+        self._drops_at = 0
+        self._deleted = DeletedTopics()
 
     async def close(self) -> None:
         await self._pool.close()
@@ -71,6 +71,8 @@ class MasterTables:
             await self._save_delays(await self._ask(addr, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets))
             if self._fenced:
                 await self._ask_timers(addr)
+                if self._drops_at and ports.store.log_end >= self._drops_at:
+                    await self.drop_queues()
             else:
                 groups = await self._ask(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable)
                 if groups.data_version != ports.groups.data_version:
@@ -89,7 +91,7 @@ class MasterTables:
 
     async def take(self, pushed: PushedTables) -> None:
         """What the master sent by itself. A topic it deleted goes here too, with its queues: made again it starts at 0,
-        and nobody must find there what was deleted."""
+        and nobody must find there what was deleted. Should this be interrupted, the next tables finish it."""
         ports, known = self._ports, set(self._ports.topics.names())
         if pushed.topics.data_version != ports.topics.data_version:
             ports.topics.replace(pushed.topics)
@@ -97,10 +99,52 @@ class MasterTables:
             ports.groups.replace(pushed.groups)
         for topic in sorted(known - pushed.topics.topics.keys()):
             ports.offsets.forget_topic(topic)
-            await asyncio.to_thread(ports.store.delete_topic, topic)
+        self._pushed, self._drops_at = pushed, pushed.log_end
+        await self.drop_queues()
 
-    def snapshot(self) -> PushedTables:
-        return PushedTables(topics=self._ports.topics.snapshot(), groups=self._ports.groups.snapshot())
+    async def drop_queues(self) -> None:
+        """Of topics that the master had deleted when it sent its tables. Messages of theirs may come after the tables,
+        so once more when all have come. Nothing that was written later goes."""
+        if self._pushed is None or self._epochs is None:
+            return
+        store, pushed = self._ports.store, self._pushed
+        reached = store.log_end
+        drops = pushed.drops({queue.topic for queue in store.queues}, self._ports.topics.is_system, self._epochs())
+        for topic, log_end in drops.items():
+            if store.queues.of_topic(topic):
+                await asyncio.to_thread(store.delete_topic, topic, log_end=log_end)
+        if self._pushed is pushed and reached >= pushed.log_end:
+            self._drops_at = 0
+
+    async def begin_mastership(self) -> list[TopicConfig]:
+        """What the old master deleted is deleted; topics whose messages came before their settings, to be made."""
+        await self.drop_queues()
+        ports, counts = self._ports, dict[str, int]()
+        self._pushed, self._drops_at = None, 0
+        for queue in ports.store.queues:
+            if queue.topic not in ports.topics:
+                counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+        self._deleted = DeletedTopics({*ports.topics.names(), *counts})
+        return [
+            TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count) for topic, count in counts.items()
+        ]
+
+    def note_deletions(self) -> None:
+        """At a master whose topics may have changed."""
+        self._deleted.look(self._ports.topics.names(), self._ports.store.log_end)
+
+    def snapshot(self, epoch: int) -> PushedTables:
+        """A master's, for its slaves."""
+        topics, store = self._ports.topics, self._ports.store
+        queued = {queue.topic for queue in store.queues}
+        return PushedTables(
+            topics=topics.snapshot(),
+            groups=self._ports.groups.snapshot(),
+            log_end=store.log_end,
+            unlisted=tuple(sorted(each for each in queued if each not in topics and not topics.is_being_deleted(each))),
+            deleted=dict(self._deleted.ends),
+            epoch=epoch,
+        )
 
     async def why_not_follow(self, addr: str) -> str | None:
         """The stream itself cannot tell that a master has lost its last messages: it would go on over ours with others.

@@ -389,10 +389,13 @@ class Store(Lookups):
         self.retention.request()
         return self.upkeep.clean()
 
-    def delete_topic(self, topic: str) -> int:
-        """Remove a topic's queues; its messages stay in the log until that expires. How many queues went."""
+    def delete_topic(self, topic: str, *, log_end: int | None = None) -> int:
+        """Remove a topic's queues, or those of them whose messages all end there or before; the messages stay in the
+        log until that expires. How many queues went."""
         with self.writer.lock:
             queues = self.queues.of_topic(topic)
+            if log_end is not None:
+                queues = [queue for queue in queues if queue.tail.log_end <= log_end]
             for queue in queues:
                 self.queues.remove(queue)
             self.dispatcher.scanner.forget_queues()

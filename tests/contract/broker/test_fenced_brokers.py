@@ -119,6 +119,36 @@ async def test_a_topic_made_again_starts_at_nothing_at_the_slave_too(
 
 
 @over_loopback
+async def test_a_topic_whose_last_messages_come_late_is_not_made_by_the_next_master(
+    tmp_path: Path, controls: list[ControlThatMayBeAway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the deletion is answered while the slave lacks messages of the topic; elected, it has neither."""
+    async with replicas(tmp_path) as (master, slave), connected(master.addr) as (one,):
+        await make_topic(one, "Gone", 1)
+        assert (await send(one, "Gone")).code == ResponseCode.SUCCESS
+        with monkeypatch.context() as patch:
+            (link,) = fenced(master).replica.listener.links
+            patch.setattr(link, "feed", lambda: None)
+            assert (await send(one, "Gone")).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+            assert (await one.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"})).code == 0
+            assert not slave.parts.store.queues.of_topic("Gone")
+        link.feed()
+
+        async def slave_has_all() -> bool:
+            return slave.parts.store.log_end == master.parts.store.log_end
+
+        await eventually(slave_has_all, 20)
+        fenced(master).replica.switch(0)
+
+        async def leads() -> bool:
+            return not slave.config.is_slave
+
+        await eventually(leads, 20)
+        assert slave.parts.topics.get("Gone") is None
+        assert not slave.parts.store.queues.of_topic("Gone")
+
+
+@over_loopback
 async def test_whoever_listens_at_the_masters_address_cannot_empty_a_slaves_tables(
     tmp_path: Path, controls: list[ControlThatMayBeAway]
 ) -> None:

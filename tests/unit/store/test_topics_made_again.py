@@ -54,3 +54,16 @@ def test_a_copy_of_the_log_has_the_second_life_only(tmp_path: Path, old: int, ne
         while data := bytes(master.whole_range(slave.log_end, 700)):
             slave.append_raw(slave.log_end, data)
         assert all_of(slave) == said
+
+
+def test_a_deletion_up_to_a_position_leaves_queues_with_later_messages(tmp_path: Path) -> None:
+    """Goal: what was stored after the position is of another life of the topic."""
+    with open_store(tmp_path) as store:
+        for queue_id in (0, 1):
+            store.append(message(b"old", queue_id=queue_id))
+        log_end = store.log_end
+        store.append(message(b"new"))
+        assert store.delete_topic("T", log_end=log_end - 1) == 0
+        assert store.delete_topic("T", log_end=log_end) == 1
+        assert [queue.queue_id for queue in store.queues.of_topic("T")] == [0]
+        assert store.delete_topic("T", log_end=store.log_end) == 1
