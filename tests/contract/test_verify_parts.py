@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketq.model import NewMessage
 from rocketq.store import Store
 from rocketq.store.verify import Verifier
 from rocketq.store.verify_parts import PartReport, PartVerifier, SumVerifier, VerifyPlan
@@ -133,3 +134,55 @@ def _last_records_bad(root: Path) -> None:
 def test_larger_losses_are_told_the_same(directory: Path, hurt: Callable[[Path], None], range_bytes: int) -> None:
     hurt(directory)
     require_same(directory, range_bytes)
+
+
+def _append(store: Store, topic: str, count: int) -> None:
+    for number in range(count):
+        message = NewMessage(topic=topic, queue_id=0, body=b"%d" % number * 40)
+        assert store.append(message).queue_offset == number
+
+
+def _deleted(root: Path, *lives: int) -> None:
+    """Topic T with so many messages in each of its lives; all but the last one ended by deleting it."""
+    with Store.open(config_of(root)) as store:
+        for number, count in enumerate(lives):
+            if number:
+                store.delete_topic("T")
+            _append(store, "T", count)
+            write_some(store, 20, seed=number)
+
+
+@pytest.mark.parametrize("lives", [(5, 3), (3, 5), (60, 1), (1, 60), (30, 20, 10), (10, 30, 20), (7, 0), (7, 4, 0)])
+@pytest.mark.parametrize("range_bytes", [700, 3000, 1 << 30])
+def test_a_topic_that_was_deleted_is_no_damage(tmp_path: Path, lives: tuple[int, ...], range_bytes: int) -> None:
+    """Goal: the log keeps the messages of a topic's former lives, whether it was made again or not."""
+    _deleted(tmp_path / "store", *lives)
+    findings = require_findings(tmp_path / "store", range_bytes)
+    assert findings == ([] if lives[-1] else [("note", "queue T/0")])
+
+
+def test_units_of_the_last_life_that_are_lost_are_told(tmp_path: Path) -> None:
+    """Goal: a former life excuses nothing of the present one."""
+    _deleted(tmp_path / "store", 8, 5)
+    path = tmp_path / "store" / "consumequeue" / "T" / "0" / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[:60].ljust(SHAPE["queue_file_bytes"], b"\0"))
+    assert require_findings(tmp_path / "store", 700) == [("error", "queue T/0")]
+    shutil.rmtree(path.parent)
+    assert require_findings(tmp_path / "store", 700) == [("error", "queue T/0")]
+
+
+def test_a_queue_deleted_by_a_real_broker_is_no_damage(tmp_path: Path) -> None:
+    """Goal: where no recovery point says so, the table of topics does."""
+    root = unpack("apache-4.9.7-clean", tmp_path).root
+    topic = next(each.name for each in sorted((root / "consumequeue").iterdir()) if (each / "0").is_dir())
+    shutil.rmtree(root / "consumequeue" / topic)
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text(f'{{"topicConfigTable":{{"{topic}":{{}}}}}}')
+    assert {severity for severity, _ in require_findings(root, 100_000)} == {"error"}
+    (root / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
+    assert {severity for severity, _ in require_findings(root, 100_000)} == {"note"}
+
+
+def require_findings(root: Path, range_bytes: int) -> list[tuple[str, str]]:
+    require_same(root, range_bytes)
+    return [(each.severity.value, each.where) for each in Verifier(root).run().findings]

@@ -31,7 +31,10 @@ class CheckedQueue:
         if extensions.is_dir():
             self.tail.extensions = QueueExtensions(extensions, 1, disk, writable=False)
         self.first_seen: int | None = None
+        self.first_fits = False
+        """Whether the first record passed may begin a life: its unit is its own, a later one's, or lacking."""
         self.lacking = 0
+        self.lives_begun = 0
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.queue_id}"
@@ -51,6 +54,11 @@ class CheckedQueue:
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
         units = self.file_at(queue_offset)
         return None if units is None else cast(tuple[int, int, int], unit_at(units, queue_offset - units.base))
+
+    def begin_again(self) -> None:
+        """Its topic was deleted and made again: what was passed so far counts no more."""
+        self.first_seen = self.lacking = 0
+        self.lives_begun += 1
 
     def make_room(self, count: int) -> None:
         self.tail.room_end = 1 << 60

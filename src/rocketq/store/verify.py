@@ -12,7 +12,7 @@ from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.index_units import IndexTail
 from rocketq.kernel.queue_units import FILLER_SIZE, QueueTail, unit_at
 from rocketq.kernel.reader import LogMap
-from rocketq.kernel.records import BLANK, MESSAGE, first_nonzero
+from rocketq.kernel.records import BLANK, MESSAGE, RecordView, first_nonzero
 from rocketq.kernel.scanner import Scanner, check_index_units
 from rocketq.store.checked_queue import CheckedQueue
 from rocketq.store.checkpoint import Checkpoint
@@ -26,6 +26,7 @@ from rocketq.store.recovery_point import FILE_NAME, RecoveryPoint
 from rocketq.store.resync import next_good_record
 from rocketq.store.segments import SegmentDirectory
 from rocketq.store.verify_extensions import look_at_extensions
+from rocketq.store.verify_lives import FormerLives
 from rocketq.store.verify_report import Finding, Severity, VerifyReport
 
 STEP_BYTES = 8 << 20
@@ -51,6 +52,7 @@ class Verifier:
         self._progress = progress
         self._point = RecoveryPoint.load(root) if root.is_dir() else None
         self.report = VerifyReport(str(root), cleanly_stopped=not (root / "abort").exists())
+        self._former_lives = FormerLives(root, self._point, cleanly_stopped=self.report.cleanly_stopped)
         self._files = SegmentDirectory(self._log_dir, 1, self._disk)
         self._queues: dict[tuple[str, int], CheckedQueue] = {}
         self._queue_bytes = 0
@@ -236,9 +238,15 @@ class Verifier:
     def _misfit(self, tail: QueueTail, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
         """A record whose unit is not the next, or differs: settle on the record and go on behind it."""
         queue = cast(CheckedQueue, tail.owner)
-        expected = tail.next_offset
+        expected, found = tail.next_offset, queue.unit(queue_offset)
+        lacks = found is None or found[1:] == (0, 0)
+        wrong = None if lacks or found is None else self._differs(queue, found, (log_offset, size, tags_code))
+        if wrong is not None and found is not None and self._is_later_life(queue, queue_offset, found, log_offset):
+            wrong = None
         if queue.first_seen is None:
-            queue.first_seen = queue_offset
+            queue.first_seen, queue.first_fits = queue_offset, wrong is None
+        elif queue_offset == 0 < expected and wrong is None:
+            queue.begin_again()
         elif queue_offset > expected and not self._may_have_lost(tail.log_end, log_offset):
             self._error(
                 f"queue {queue}",
@@ -246,14 +254,24 @@ class Verifier:
             )
         elif queue_offset < expected:
             self._error(f"queue {queue}", f"offset {queue_offset} was given twice (log offset {log_offset})")
-        tail.next_offset = queue_offset
-        found = queue.unit(queue_offset)
-        if found is None or found[1:] == (0, 0):
-            queue.lacking += 1
-        elif (wrong := self._differs(queue, found, (log_offset, size, tags_code))) is not None:
+        queue.lacking += lacks
+        if wrong is not None:
             self._error(f"queue {queue}", f"unit {queue_offset} is {found}, {wrong}")
+        if queue_offset < expected:
+            tail.detach()  # the next unit may be in a file before this one
         tail.log_end = log_offset + size
         tail.next_offset = queue_offset + 1
+
+    def _is_later_life(self, queue: CheckedQueue, queue_offset: int, unit: tuple[int, int, int], than: int) -> bool:
+        """Whether a unit's own record lies further on and says this place too: the queue was deleted and made again."""
+        log_offset, size, _ = unit
+        if log_offset <= than:
+            return False
+        segment, view = self._segment(self._files.start_of(log_offset)), RecordView()
+        if view.parse_at(segment, log_offset - segment.base, False) != MESSAGE:
+            return False
+        says = (segment.bytes_at(view.topic_at, view.topic_len), view.queue_id, view.queue_offset, view.size)
+        return says == (queue.tail.topic, queue.queue_id, queue_offset, size)
 
     def _differs(self, queue: CheckedQueue, found: tuple[int, int, int], wanted: tuple[int, int, int]) -> str | None:
         """How a unit differs from its record, if it does. It may hold the address of an extension."""
@@ -273,8 +291,11 @@ class Verifier:
         return any(hole.start < high and hole.end > low for hole in self._holes)
 
     def _check_queue_ends(self, queue: CheckedQueue) -> None:
+        if self._former_lives.are_all_of(queue):
+            self._add(Severity.NOTE, f"queue {queue}", "was deleted; the log still has messages of it")
+            queue.first_seen, queue.lacking = None, 0
         end = max(queue.tail.next_offset, 0) if queue.first_seen is not None else None
-        if queue.is_missing:
+        if queue.is_missing and queue.first_seen is not None:
             self._lagging(f"queue {queue}", f"has {queue.lacking} messages in the log and no directory")
         elif queue.lacking:
             self._lagging(f"queue {queue}", f"lacks {queue.lacking} units of messages that are in the log")

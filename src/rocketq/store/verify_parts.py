@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -59,6 +59,9 @@ class QueueSeen:
     next_offset: int
     log_end: int
     lacking: int
+    first_fits: bool
+    lives_begun: int
+    """How often the queue began again behind its first record; what is lacking is of its last life there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,7 +102,7 @@ class PartVerifier(Verifier):
         self._look_at_log_files()
         self.report.findings.clear()  # the files' own findings are told once, by who has the sum
         self._queue_bytes = plan.queue_file_bytes
-        self._first_logs: dict[QueueName, int] = {}
+        self._firsts: dict[QueueName, tuple[int, int]] = {}
         self._part = PartReport()
 
     def check_log(self, task: LogTask) -> PartReport:
@@ -141,19 +144,21 @@ class PartVerifier(Verifier):
     def _misfit(self, tail: QueueTail, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
         queue = cast(CheckedQueue, tail.owner)
         if queue.first_seen is None:
-            self._first_logs[queue.topic, queue.queue_id] = log_offset
+            self._firsts[queue.topic, queue.queue_id] = queue_offset, log_offset
         super()._misfit(tail, queue_offset, log_offset, size, tags_code)
 
     def _seen(self, queue: CheckedQueue) -> QueueSeen:
-        assert queue.first_seen is not None
+        first_offset, first_log_offset = self._firsts[queue.topic, queue.queue_id]
         return QueueSeen(
             topic=queue.topic,
             queue_id=queue.queue_id,
-            first_offset=queue.first_seen,
-            first_log_offset=self._first_logs[queue.topic, queue.queue_id],
+            first_offset=first_offset,
+            first_log_offset=first_log_offset,
             next_offset=queue.tail.next_offset,
             log_end=queue.tail.log_end,
             lacking=queue.lacking,
+            first_fits=queue.first_fits,
+            lives_begun=queue.lives_begun,
         )
 
     def check_queues(
@@ -168,7 +173,7 @@ class PartVerifier(Verifier):
             queue = CheckedQueue(topic, queue_id, path, self._queue_bytes, self._disk)
             if (found := by_name.get((topic, queue_id))) is not None:
                 queue.first_seen, queue.lacking = found.first_offset, found.lacking
-                queue.tail.next_offset = found.next_offset
+                queue.tail.next_offset, queue.tail.log_end = found.next_offset, found.log_end
             self._check_queue_ends(queue)
         self._part.queue_units = self.report.queue_units
         return self._told()
@@ -284,13 +289,17 @@ class SumVerifier(Verifier):
         name = f"queue {queue.topic}/{queue.queue_id}"
         before = self._seen.get((queue.topic, queue.queue_id))
         if before is None:
-            self._seen[queue.topic, queue.queue_id] = queue
+            first = 0 if queue.lives_begun else queue.first_offset
+            self._seen[queue.topic, queue.queue_id] = replace(queue, first_offset=first)
             return
         expected, first, at = before.next_offset, queue.first_offset, queue.first_log_offset
+        begins_again = first == 0 < expected and queue.first_fits
         if first > expected and not self._may_have_lost(before.log_end, at):
             self._error(name, f"offset {expected} is missing in the log, {first} follows (log offset {at})")
-        elif first < expected:
+        elif first < expected and not begins_again:
             self._error(name, f"offset {first} was given twice (log offset {at})")
+        if begins_again or queue.lives_begun:
+            before.first_offset = before.lacking = 0
         before.next_offset, before.log_end = queue.next_offset, queue.log_end
         before.lacking += queue.lacking
 
