@@ -49,6 +49,8 @@ class TimerService:
         self._saving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._has_run = False
+        self.is_closed = False
+        """Its files are gone, while the last requests of a broker that stops are still answered."""
         self.may_deliver: Callable[[], bool] = lambda: True
         """A master among replicas delivers while it can be sure that there is no other."""
         self._counts_file = StateFile(store.config.root / "config" / "timermetrics", TimerMetrics, Disk())
@@ -65,12 +67,15 @@ class TimerService:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
+        if self.is_closed:
+            return
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
             self._finish()
         await self.save()
+        self.is_closed = True
         self._timers.close()
 
     def _finish(self) -> None:

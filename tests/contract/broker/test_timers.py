@@ -304,3 +304,21 @@ async def test_timers_survive_a_restart(cluster: EmbeddedCluster, clock: ManualC
         while len(bodies) < await count(peer, topic):
             bodies += [record.body.decode() for record in records(await pull(peer, topic, len(bodies)))]
         assert bodies == [f"K{number}" for number in range(60)]
+
+
+@over_loopback
+async def test_what_is_asked_of_the_wheel_of_a_stopping_broker_is_refused(
+    make_rocketq_cluster: MakeCluster, topic: str
+) -> None:
+    """Goal: requests are answered until the connections close, and the wheel's files are closed before."""
+    cluster = make_rocketq_cluster()
+    async with connected(cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic)
+        sent = await send(peer, topic, properties=props(UNIQ_KEY="U1", TIMER_DELAY_SEC="60"))
+        cluster.thread.run(cluster.brokers[0].parts.timer.stop())
+        answers = [
+            await peer.ask(RequestCode.GET_TIMER_CHECK_POINT),
+            await peer.ask(RequestCode.GET_TIMER_METRICS),
+            await recall(peer, topic, sent.ext_fields["recallHandle"]),
+        ]
+        assert [(answer.code, answer.remark) for answer in answers] == [(14, "this broker is stopping")] * 3

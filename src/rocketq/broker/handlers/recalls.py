@@ -35,6 +35,8 @@ def recall(request: Request[RecallRequest], ports: RecallPorts) -> Reply:
     config = ports.settings.config
     if not config.recall_enabled or not config.timer_enabled:
         raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no message back (recallMessageEnable)")
+    if ports.timer.is_closed:
+        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is stopping")
     try:
         handle = RecallHandle.decode(request.header.handle)
     except RemoteProtocolError as error:

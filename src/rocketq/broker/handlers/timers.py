@@ -34,3 +34,5 @@ def metrics(request: Request[None], ports: TimerPorts) -> Reply:
 def _require_wheel(ports: TimerPorts) -> None:
     if not ports.settings.config.timer_enabled:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker has no timer wheel (timerWheelEnable)")
+    if ports.timer.is_closed:
+        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is stopping")
