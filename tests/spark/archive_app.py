@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketq.spark.pipelines.archive import archive
 from rocketq.spark.worker_python import worker_python
 from tests.spark.class_archive import java_options
 from tests.spark.killable import executors_below, kill
+
+LET_GO, EVERYBODY = ".gone", "everybody.gone"
+HALT_S, PATIENCE_S = 60, 15
 
 
 def session(order: dict[str, Any]) -> SparkSession:
@@ -49,29 +53,99 @@ def session(order: dict[str, Any]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """So that a kill finds a task in its middle."""
-    for batch in batches:
-        half = batch.num_rows // 2
-        yield batch.slice(0, half)
-        time.sleep(0.5)
-        yield batch.slice(half)
+class Halting:
+    """A task stops in its middle, once, until it is let go: a kill then finds it there, however fast the machine is."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        mark = self._folder / str(context.taskAttemptId())
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            self._halt(mark)
+            yield batch.slice(half)
+
+    def _halt(self, mark: Path) -> None:
+        gone = mark.with_suffix(LET_GO)
+        deadline = time.monotonic() + HALT_S
+        if not gone.exists() and not (self._folder / EVERYBODY).exists():
+            mark.touch()
+        while mark.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def waiting(self) -> list[Path]:
+        return [each for each in self._folder.iterdir() if each.name.isdigit()]
+
+    def let_go(self, marks: list[Path]) -> None:
+        for each in marks:
+            each.rename(each.with_suffix(LET_GO))
+
+    def let_everybody_go(self) -> None:
+        (self._folder / EVERYBODY).touch()
+        self.let_go(self.waiting())
 
 
-def rows(spark: SparkSession, order: dict[str, Any], per_batch: int) -> DataFrame:
+class HaltedKiller(threading.Thread):
+    """Kills so many executors at a time as tasks shall stand still, so many times; after some kills some tasks may
+    pass, so that batch after batch is met."""
+
+    def __init__(self, halting: Halting, times: int, *, together: int, in_a_row: int, spared: int) -> None:
+        super().__init__(daemon=True)
+        self._halting, self._times, self._together = halting, times, together
+        self._in_a_row, self._spared = in_a_row, spared
+        self.killed = 0
+
+    def run(self) -> None:
+        while self.killed < self._times:
+            for _ in range(min(self._in_a_row, self._times - self.killed)):
+                self._kill()
+            self._spare()
+        self._halting.let_everybody_go()
+
+    def _kill(self) -> None:
+        killed = list[int]()
+        while not killed:
+            marks = self._met(self._together)
+            killed = [each for each in executors_below(os.getpid())[: self._together] if kill(each)]
+            self._halting.let_go(marks)  # they are dead, or wait no longer
+        self.killed += 1
+
+    def _spare(self) -> None:
+        spared = 0
+        while spared < self._spared:
+            marks = self._met(min(self._together, self._spared - spared))
+            self._halting.let_go(marks)
+            spared += len(marks)
+
+    def _met(self, count: int) -> list[Path]:
+        """So many tasks in their middle; fewer where no more come for long, as one stream may have ended."""
+        patience = time.monotonic() + PATIENCE_S
+        while True:
+            marks = self._halting.waiting()
+            if len(marks) >= count or (marks and time.monotonic() > patience):
+                return marks
+            time.sleep(0.05)
+
+
+def rows(spark: SparkSession, order: dict[str, Any], halting: Halting, per_batch: int) -> DataFrame:
     reader = spark.readStream.format("rocketmq").option("nameServer", order["nameServer"])
     reader = reader.option("subscribe", order["topic"]).option("startingOffsets", "earliest")
     frame = reader.option("maxOffsetsPerTrigger", per_batch).load()
-    return frame.mapInArrow(slow, frame.schema)
+    return frame.mapInArrow(halting.__call__, frame.schema)
 
 
 class ExecutorKiller(threading.Thread):
-    """Kills an executor whenever it finds tasks running, so many times; all of them, where so many run at once."""
+    """Kills an executor whenever it finds tasks running, so many times."""
 
-    def __init__(self, spark: SparkSession, times: int, *, running: int = 1) -> None:
+    def __init__(self, spark: SparkSession, times: int) -> None:
         super().__init__(daemon=True)
         self._tracker = spark.sparkContext.statusTracker()
-        self._left, self._running = times, running
+        self._left = times
         self.killed = 0
 
     def run(self) -> None:
@@ -79,21 +153,19 @@ class ExecutorKiller(threading.Thread):
             time.sleep(0.3)
             stages = [self._tracker.getStageInfo(each) for each in self._tracker.getActiveStageIds()]
             executors = executors_below(os.getpid())
-            active = sum(stage.numActiveTasks for stage in stages if stage is not None)
-            if len(executors) >= self._running and active >= self._running:
+            if executors and any(stage.numActiveTasks for stage in stages if stage is not None):
                 time.sleep(0.3)
-                died = [kill(each) for each in executors[: self._running]]
-                if all(died):
+                if kill(executors[0]):
                     self._left, self.killed = self._left - 1, self.killed + 1
                     time.sleep(2)
 
 
 def stream(spark: SparkSession, order: dict[str, Any], folder: Path) -> int:
-    killer = ExecutorKiller(spark, order["kills"])
+    halting = Halting(folder / "halted-stream")
+    killer = HaltedKiller(halting, order["kills"], together=1, in_a_row=1, spared=4)
     killer.start()
-    writer = (
-        rows(spark, order, order["rowsPerBatch"]).writeStream.format("parquet").option("path", str(folder / "rows"))
-    )
+    frame = rows(spark, order, halting, order["rowsPerBatch"])
+    writer = frame.writeStream.format("parquet").option("path", str(folder / "rows"))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
     return killer.killed
@@ -101,9 +173,10 @@ def stream(spark: SparkSession, order: dict[str, Any], folder: Path) -> int:
 
 def sinks(spark: SparkSession, order: dict[str, Any], folder: Path) -> int:
     """A task each, so that both are at work on the two executors, which die together."""
-    killer, queries = ExecutorKiller(spark, order["kills"], running=2), []
+    halting, queries = Halting(folder / "halted-sinks"), []
+    killer = HaltedKiller(halting, order["kills"], together=2, in_a_row=3, spared=2)
     for guarantee, topic in (("at-least-once", order["atLeast"]), ("exactly-once", order["exactly"])):
-        frame = rows(spark, order, 3 * order["rowsPerBatch"]).select("body").coalesce(1)
+        frame = rows(spark, order, halting, 3 * order["rowsPerBatch"]).select("body").coalesce(1)
         writer = frame.writeStream.format("rocketmq").option("nameServer", order["nameServer"]).option("topic", topic)
         writer = writer.option("deliveryGuarantee", guarantee)
         writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{guarantee}"))

@@ -46,9 +46,10 @@ def test_executors_killed_in_the_middle_of_batches_of_sources_sinks_and_archive_
     command = [sys.executable, "-m", "tests.spark.archive_app", json.dumps(order)]
     with (tmp_path / "app.log").open("wb") as log:
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, timeout=LIMIT_S, check=False)
-    assert done.returncode == 0, (tmp_path / "app.log").read_text()[-3000:]
+    told_last = (tmp_path / "app.log").read_text()[-3000:]
+    assert done.returncode == 0, told_last
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["stream"], found["sinks"], found["archive"]) == (KILLS, KILLS, ARCHIVE_KILLS)
+    assert (found["stream"], found["sinks"], found["archive"]) == (KILLS, KILLS, ARCHIVE_KILLS), told_last
     assert contents(spark.read.parquet(str(tmp_path / "rows"))) == bodies(sent)
     expected = Counter(bodies(sent).values())
     assert topic_bodies(filler.name_servers, exactly) == expected
