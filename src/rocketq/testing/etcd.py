@@ -88,11 +88,25 @@ class EtcdMember:
 
     def _end_orphan(self) -> None:
         """Whoever started it last was killed, and it still has the files."""
-        pid = self._pid_path.read_text() if self._pid_path.exists() else ""
-        facts = Path("/proc", pid or "none", "cmdline")
-        while facts.exists() and f"--data-dir={self.folder / 'data'}".encode() in facts.read_bytes().split(b"\0"):
-            os.kill(int(pid), signal.SIGKILL)
+        deadline = time.monotonic() + _STOP_S
+        pid = self._pid_path.read_text().strip() if self._pid_path.exists() else ""
+        while pid.isdecimal() and self._runs_as(int(pid)):
+            if time.monotonic() > deadline:
+                raise EtcdError(f"process {pid} has {self.folder} and does not end")
+            try:
+                os.kill(int(pid), signal.SIGKILL)
+            except PermissionError:
+                raise EtcdError(f"process {pid}, of another user, has {self.folder}") from None
+            except ProcessLookupError:
+                return
             time.sleep(0.05)
+
+    def _runs_as(self, pid: int) -> bool:
+        try:
+            words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return f"--data-dir={self.folder / 'data'}".encode() in words
 
     def signal(self, number: int) -> None:
         if self.process is not None:
