@@ -45,6 +45,8 @@ class Command:
     form: HeaderForm = HeaderForm.JSON
     json_members: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     """The members of a received JSON header in their order, so that it is written again as it came."""
+    fault: str | None = None
+    """What is wrong with the header of a received request, of which only flag and opaque are known then."""
 
     @property
     def is_response(self) -> bool:

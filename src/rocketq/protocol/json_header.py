@@ -14,7 +14,7 @@ from typing import Any
 from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.command import JAVA_MEMBERS, Command, HeaderForm
 from rocketq.protocol.fastjson import dumps, loads
-from rocketq.protocol.flags import Language
+from rocketq.protocol.flags import CommandFlag, Language
 
 _TEXTS = frozenset({str})
 _ABSENT: tuple[Any, ...] = (None, 0, "", {}, "JAVA", "JSON")  # what a missing member means
@@ -35,10 +35,21 @@ def encode_json_header(command: Command) -> bytes:
 
 
 def decode_json_header(data: bytes, body: bytes) -> Command:
-    """The command of these header bytes; RemoteProtocolError when they are no header."""
+    """The command of these header bytes; RemoteProtocolError when they are no header. A request with members of wrong
+    kinds that can still be answered is one with a fault."""
     members = loads(data)
     if not isinstance(members, dict):
         raise RemoteProtocolError("a JSON header must be an object")
+    try:
+        return _command(members, body)
+    except RemoteProtocolError as error:
+        opaque, flag = _number(members, "opaque"), _number(members, "flag")
+        if flag & CommandFlag.RESPONSE or members.get("opaque") is None:
+            raise
+        return Command(code=0, opaque=opaque, flag=flag, version=0, form=HeaderForm.JSON, fault=str(error))
+
+
+def _command(members: dict[Any, Any], body: bytes) -> Command:
     return Command(
         code=_number(members, "code"),
         opaque=_number(members, "opaque"),

@@ -93,6 +93,9 @@ class Dispatcher:
 
     def dispatch(self, request: Command, connection: Connection) -> None:
         """Have a request answered, now or when its handler has finished. Never raises."""
+        if request.fault is not None:
+            connection.answer(request, request.answer(ResponseCode.SYSTEM_ERROR, remark=request.fault))
+            return
         connection.language, connection.version = request.language, request.version
         if self.hooks:
             run_before(self.hooks, connection, request)

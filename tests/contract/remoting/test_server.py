@@ -39,6 +39,10 @@ from .peers import (
 TOIL = 9100
 
 
+def framed(header: str) -> bytes:
+    return struct.pack(">ii", 4 + len(header), len(header)) + header.encode()
+
+
 def request(code: int, opaque: int = 7, **members: object) -> Command:
     return Command(code=code, opaque=opaque, **members)  # type: ignore[arg-type]
 
@@ -180,6 +184,31 @@ def test_a_failing_handler_is_code_1_and_a_refusal_its_own_code(run: Run, caplog
 
 
 @pytest.mark.parametrize(
+    ("members", "remark"),
+    [
+        ('"extFields":[]', "extFields must be an object"),
+        ('"extFields":"x"', "extFields must be an object"),
+        ('"version":"x"', "header member version is not a 32-bit number: 'x'"),
+        ('"version":{}', "header member version is not a 32-bit number: '{}'"),
+        ('"code":[9000]', "header member code is not a 32-bit number: '[9000]'"),
+        ('"code":99999999999', "header member code is not a 32-bit number: '99999999999'"),
+    ],
+)
+def test_a_header_with_members_of_wrong_kinds_is_answered_and_the_connection_stays(
+    run: Run, members: str, remark: str
+) -> None:
+    async def main() -> None:
+        async with serving() as server, raw_peer(server.addr) as peer:
+            for flag, opaque in ((2, 1), (0, 2)):  # of the first, one-way, nothing is heard
+                peer.send_bytes(framed(f'{{"code":{int(ECHO)},"flag":{flag},"opaque":{opaque},{members}}}'))
+            answer = await peer.receive()
+            assert (answer.opaque, answer.code, answer.remark) == (2, 1, remark)
+            assert (await peer.ask(request(ECHO, 3))).code == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize(
     "garbage",
     [
         b"GET / HTTP/1.1\r\n\r\n",
@@ -190,6 +219,9 @@ def test_a_failing_handler_is_code_1_and_a_refusal_its_own_code(run: Run, caplog
         b"\x00\x00\x00\x08\x07\x00\x00\x04{}  ",
         b"\x00\x00\x00\x07\x01\x00\x00\x03\x00\x01\x02",
         b"\x00\x00\x00\x06\x00\x00\x00\x02[]",
+        framed('{"extFields":5}'),
+        framed('{"version":"x","opaque":"one"}'),
+        framed('{"version":"x","opaque":1,"flag":1}'),
     ],
 )
 def test_garbage_closes_its_connection_and_no_other(run: Run, garbage: bytes) -> None:
