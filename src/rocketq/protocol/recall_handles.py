@@ -30,13 +30,19 @@ class RecallHandle:
         """RemoteProtocolError when it is none."""
         try:
             raw = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-            version, topic, broker_name, slot_ms, unique_key = raw.decode().split(" ")
-            if version != "v1":
-                raise ValueError(f"version {version!r}")
-            return cls(topic, broker_name, int(slot_ms), unique_key)
-        except (binascii.Error, ValueError) as error:
-            reason = "it is not made of base64url and text" if isinstance(error, UnicodeError) else error
-            raise RemoteProtocolError(f"{text[:80]!r} is no recall handle: {reason}") from None
+            parts = raw.decode().split(" ")
+        except (binascii.Error, ValueError):
+            raise _no_handle(text, "it is not made of base64url and text") from None
+        if parts[0] != "v1" or len(parts) != 5:
+            raise _no_handle(text, "it does not say v1, a topic, a broker, a time and a key")
+        _, topic, broker_name, slot_ms, unique_key = parts
+        if not (slot_ms.isascii() and slot_ms.isdigit() and len(slot_ms) < 19):
+            raise _no_handle(text, f"its time {slot_ms[:40]!r} is no number")
+        return cls(topic, broker_name, int(slot_ms), unique_key)
+
+
+def _no_handle(text: str, reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{text[:80]!r} is no recall handle: {reason}")
 
 
 def handle_of(message: NewMessage, properties: dict[str, str], broker_name: str) -> str | None:

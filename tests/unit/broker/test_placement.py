@@ -76,6 +76,8 @@ def test_recall_handles_are_read_as_written() -> None:
     handle = RecallHandle("T", "broker-a", 1_700_000_002_000, "KEY")
     assert RecallHandle.decode(handle.encode()) == handle
     assert RecallHandle.decode(handle.encode().rstrip("=")) == handle
-    for bad in ("", "v1", "é", handle.encode()[3:]):
-        with pytest.raises(RemoteProtocolError):
+    for bad in ("", "v1", "é", "A", handle.encode()[3:]):
+        with pytest.raises(RemoteProtocolError, match=r"is no recall handle: it (is not made of base|does not say v1)"):
             RecallHandle.decode(bad)
+    with pytest.raises(RemoteProtocolError, match="its time '-1' is no number"):
+        RecallHandle.decode(RecallHandle("T", "broker-a", -1, "KEY").encode())

@@ -49,10 +49,12 @@ def _find(group: str, client_id: str | None, ports: RelayPorts) -> Client:
     """The named member, or any when none is named."""
     members = ports.consumers.members(group)
     client = next((one for one in members if client_id in (None, one.client_id)), None)
+    if client is None and client_id is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nobody of consumer group {group} is connected")
     if client is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"client {client_id} of consumer group {group} is not connected")
     if client.version < RUNNING_INFO_SINCE:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"client {client_id} is too old to be asked")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"client {client.client_id} is too old to be asked")
     return client
 
 

@@ -107,6 +107,6 @@ def report_text(report: VerifyReport) -> str:
         f"{'cleanly stopped' if report.cleanly_stopped else 'not cleanly stopped (or running)'}"
     )
     lines.append(click.style("sound", fg="green") if report.ok else click.style("damaged", fg="red"))
-    if report.findings:
+    if any(item.severity is not Severity.NOTE for item in report.findings):
         lines.append(_ADVICE[report.ok])
     return "\n".join(lines)
