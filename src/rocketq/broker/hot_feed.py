@@ -31,6 +31,7 @@ from rocketq.runtime.clock import Clock, SystemClock
 
 REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames are the decoder's, so that they are copied once
 _HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
+_DIGITS_MAX: Final = 9  # of a queue's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,8 @@ class HotFeed:
         frames, commands = self._frames, list[Command]()
         if frames.cold_at >= 0:
             commands = self._decode(connection, link, link.data[frames.cold_at : link.at])
+            if len(commands) == 1 and self._has_made_room(commands[0]):
+                commands, link.at = [], frames.cold_at  # it is the kernel's after all
         connection.feed_waits = link.rest_bytes > 0 and (frames.stopped or frames.cold_at >= 0)
         if not connection.feed_waits:
             link.data = link.take(b"")  # of a read that is done with, nothing is kept but an unfinished frame
@@ -137,6 +140,20 @@ class HotFeed:
                 commands += self._decode(connection, link, link.take(b""))
         self._hold_unfinished(connection, link)
         return commands
+
+    def _has_made_room(self, command: Command) -> bool:
+        """Whether it is a send to a queue that had no blocks left, and has now. A handler makes them too, but where
+        answers wait it begins after this turn of the loop, and all that comes meanwhile would be cold as well."""
+        place = _place_of(command)
+        queue = self._store.queues.get(*place) if place is not None and self._desk.may_send else None
+        if queue is None or queue.tail.next_offset < queue.tail.room_end:
+            return False
+        try:
+            with self._writer.lock:
+                queue.make_room(1)
+        except OSError:
+            return False  # the handler says why
+        return True
 
     def _hold_unfinished(self, connection: Connection, link: Any) -> None:
         unfinished = link.rest_bytes + link.decoder.pending_bytes
@@ -311,6 +328,18 @@ class HotFeed:
             memory_bytes=self._store.queries.memory_bytes,
             check_crc=store.check_crc_on_read,
         )
+
+
+def _place_of(command: Command) -> tuple[str, int] | None:
+    """Topic and queue of a send as producers write it."""
+    if command.code == RequestCode.SEND_MESSAGE:
+        names = ("topic", "queueId")
+    elif command.code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+        names = ("b", "e")
+    else:
+        return None
+    topic, queue_id = (command.ext_fields.get(name, "") for name in names)
+    return (topic, int(queue_id)) if queue_id.isdecimal() and len(queue_id) <= _DIGITS_MAX else None
 
 
 def _now_ns(clock: Clock) -> Callable[[], int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from errno import ENOSPC
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ from tests.contract.broker.kit import (
     records,
     send_fields,
 )
+from tests.contract.broker.test_replication import make_broker, running
 
 UNIQUE = "7F0000010B3A18B4AAC2123456780000"
 PLAIN: list[dict[str, Any]] = [
@@ -47,6 +50,7 @@ LEFT_TO_HANDLERS: list[dict[str, Any]] = [
     {"properties": 'UNIQ_KEY\x01with"quote'},
     {"properties": "\x02".join(f"p{number}\x01v" for number in range(200))},
 ]
+ROOMY = {"mappedFileSizeCommitLog": str(16 << 20), "mappedFileSizeConsumeQueue": "6000000"}
 _counter = itertools.count()
 
 
@@ -116,6 +120,48 @@ async def test_plain_sends_are_taken_by_the_kernel(rocketq_cluster: EmbeddedClus
         for given in LEFT_TO_HANDLERS:
             await ask(peer, topic, given, cold=False)
         assert feed.taken - before == 199
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2], ids=["long", "short"])
+@over_loopback
+async def test_a_queue_whose_room_ends_costs_no_message_its_fast_path(tmp_path: Path, code: RequestCode) -> None:
+    """Goal: where answers wait for the disk, handlers begin a turn later; what comes meanwhile must not be theirs."""
+    broker = make_broker(tmp_path, "", flushDiskType="SYNC_FLUSH", **ROOMY)
+    async with running(broker), connected(broker.addr) as (peer,):
+        await make_topic(peer, "T", queues=1)
+        for _ in range(2):
+            await ask(peer, "T", PLAIN[0], cold=False)
+        feed, fields = broker.feeds[0], send_fields("T", 0, **PLAIN[0])
+        before = feed.taken
+        fields = fields if code == RequestCode.SEND_MESSAGE else letters(fields)
+        answers = await asyncio.gather(*(peer.start(code, fields, b"%d" % number) for number in range(2_000)))
+        assert [int(answer.ext_fields["queueOffset"]) for answer in answers] == list(range(2, 2_002))
+        assert feed.taken - before == 2_000
+
+
+@over_loopback
+async def test_without_a_disk_for_more_room_the_handler_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a full disk is an answer, and when there is room again sends go on."""
+    broker = make_broker(tmp_path, "", flushDiskType="SYNC_FLUSH")
+    async with running(broker), connected(broker.addr) as (peer,):
+        await make_topic(peer, "T", queues=1)
+        for _ in range(2):
+            await ask(peer, "T", PLAIN[0], cold=False)
+        queue = broker.parts.store.queues.get("T", 0)
+        assert queue is not None
+        queue.tail.room_end = queue.tail.next_offset
+
+        def fail(count: int) -> None:
+            raise OSError(ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(queue, "make_room", fail)
+            answer = await ask(peer, "T", PLAIN[0], cold=False)
+            assert answer.code != 0
+            assert "No space left on device" in (answer.remark or "")
+        assert (await ask(peer, "T", PLAIN[0], cold=False)).code == 0
 
 
 @over_loopback
