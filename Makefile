@@ -42,7 +42,8 @@ test-compiled: setup
 test-spark-slow: setup ## Spark under kills, on local-cluster, with Connect and spark-pipelines
 	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "slow and not interop" --numprocesses=2 --dist=worksteal
 
-# What stands on the broker from outside it is not run twice: client, commands and NameServer have no kernel of their own.
+# What talks to the broker from outside is not run twice: the NameServer has no kernel, and the codec kernels of the client
+# and its commands are run in both forms by the units.
 ABOVE := $(addprefix --ignore=tests/contract/,client cli nameserver)
 
 test-interpreted: setup

@@ -91,7 +91,15 @@ HOT = {
     "redeliver": [
         *(f"Redelivery.{name}" for name in ("deliver", "refuse", "read_place", "is_for_last", "is_born_at_last")),
     ],
-    "scanner": ["Scanner.dispatch", "Scanner.dispatch_unit", "Scanner.count_keys", "is_torn", "has_key_hash"],
+    "scanner": [
+        "Scanner.walk",
+        "Scanner.drain",
+        "Scanner.dispatch",
+        "Scanner.dispatch_unit",
+        "Scanner.count_keys",
+        "is_torn",
+        "has_key_hash",
+    ],
 }
 
 

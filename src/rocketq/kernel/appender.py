@@ -91,11 +91,17 @@ class Appender:
         self.position = self.segment.size
         self.end = self.base + self.position
 
-    def copy_raw(self, data: bytes):
-        """Copy whole records that another broker wrote for exactly this place; dispatching them is the caller's."""
+    def copy_raw(self, data: cython.const[cython.uchar][::1]):
+        """Copy whole records that another broker wrote for exactly this place, out of any buffer. Dispatching them is
+        the caller's."""
         if len(data) > self.segment.size - self.position:
             raise ValueError(f"{len(data)} bytes do not fit in the {self.segment.size - self.position} left")
-        copy_bytes(self.p, self.position, data, 0, len(data))
+        if len(data) == 0:
+            return
+        if cython.compiled:
+            copy_bytes(self.p, self.position, cython.address(data[0]), 0, len(data))
+        else:
+            copy_bytes(self.p, self.position, data, 0, len(data))
         self.position += len(data)
         self.end += len(data)
 

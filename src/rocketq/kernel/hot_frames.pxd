@@ -5,6 +5,9 @@ from rocketq.kernel.json_header cimport parse_json_header
 from rocketq.kernel.pull_frames cimport PullFrames
 from rocketq.kernel.send_frames cimport SendFrames
 
+cpdef enum:
+    OUT_BYTES_MAX = 256 << 10
+
 cdef class HotFrames:
     cdef readonly SendFrames sends
     cdef readonly PullFrames pulls

@@ -15,7 +15,7 @@ if not cython.compiled:
     from rocketq.kernel.pull_frames import PullFrames
     from rocketq.kernel.send_frames import SendFrames
 
-OUT_BYTES_MAX = 256 << 10  # with so much to write, whoever writes it is asked first
+    OUT_BYTES_MAX = 256 << 10  # with so much to write, whoever writes it is asked first
 
 
 @cython.cclass
@@ -60,7 +60,7 @@ class HotFrames:
                 self.cold_at = at
                 return at + 4 + length
             at += 4 + length
-            if self.sends.out.length >= 262_144:
+            if self.sends.out.length >= OUT_BYTES_MAX:
                 self.stopped = True
                 break
         return at

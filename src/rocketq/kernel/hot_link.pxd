@@ -5,6 +5,10 @@ from rocketq.kernel.hot_frames cimport HotFrames
 from rocketq.kernel.pull_frames cimport PullFrames
 from rocketq.kernel.send_frames cimport SendFrames
 
+cpdef enum:
+    LINK_READ_BYTES_MAX = 64 << 10
+    DEFERRED_BYTES_MAX = 4 << 10
+
 cdef class HotDesk:
     cdef readonly HotFrames frames
     cdef SendFrames _sends

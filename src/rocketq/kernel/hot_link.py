@@ -13,8 +13,8 @@ if not cython.compiled:
     from rocketq.kernel.hot_frames import HotFrames
     from rocketq.kernel.primitives import send_now
 
-LINK_READ_BYTES_MAX = 64 << 10  # whoever sends more at once may have to give way, which is the connection's business
-DEFERRED_BYTES_MAX = 4 << 10  # an answer of that size keeps its peer busy for a while
+    LINK_READ_BYTES_MAX = 64 << 10  # whoever sends more may have to give way, which is the connection's business
+    DEFERRED_BYTES_MAX = 4 << 10  # an answer of that size keeps its peer busy for a while
 
 
 @cython.cclass
@@ -197,7 +197,7 @@ class HotLink:
     def data_received(self, data: bytes):
         desk: HotDesk = self._desk
         at: cython.Py_ssize_t
-        if self.decoding or self.paused or len(self.data) > 0 or len(data) >= 65_536:
+        if self.decoding or self.paused or len(self.data) > 0 or len(data) >= LINK_READ_BYTES_MAX:
             self.owner.data_received(data)
             return
         self.active = True
@@ -219,7 +219,7 @@ class HotLink:
     def answer(self, out):
         if len(self._deferred) > 0:
             self._deferred += out.take()
-        elif self._desk.is_alone(self) or out.length >= 4_096:
+        elif self._desk.is_alone(self) or out.length >= DEFERRED_BYTES_MAX:
             self.send(out.p, out.length, out, None)
         else:
             self._deferred = out.take()

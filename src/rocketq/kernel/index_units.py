@@ -25,8 +25,9 @@ if not cython.compiled:
         zero_bytes,
     )
 
+    PENDING_MAX = 32
+
 HEADER_BYTES, SLOT_BYTES, UNIT_BYTES = 40, 4, 20
-PENDING_MAX = 32
 
 
 def key_hash(value):
@@ -97,7 +98,7 @@ class IndexTail:
     def defer(self, hashed, log_offset, store_ms):
         """Add a unit at the next drain(). The caller has asked has_room()."""
         slot_at: cython.Py_ssize_t = 40 + hashed % self.slots * 4
-        if self.pending >= 32:
+        if self.pending >= PENDING_MAX:
             self.drain()
         prefetch(self.p, slot_at)
         self._hashes[self.pending] = hashed

@@ -3,6 +3,10 @@ from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.properties cimport PropertySpans
 from rocketq.kernel.records cimport RecordView, BAD_CRC, BAD_LENGTH, END, MESSAGE
 
+cdef extern from "Python.h":
+    bytearray PyByteArray_FromStringAndSize(const char* data, Py_ssize_t count)
+    int PyByteArray_Resize(object held, Py_ssize_t count) except -1
+
 cpdef enum:
     TOPIC = 1
     MESSAGE_ID = 2
@@ -20,6 +24,7 @@ cdef class TextColumn:
     cdef int* _ends
     cdef unsigned char* _data
     cdef unsigned char* _valid
+    cdef int finish(self) except -1
     cdef void put(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t count) noexcept
     cdef void put_nothing(self) noexcept
     cdef void put_id(self, const unsigned char* p, Py_ssize_t host_at, int host_len, long long log_offset) noexcept
@@ -36,6 +41,11 @@ cdef class RecordRows:
     cdef bint _last_chosen
     cdef readonly TextColumn topic, message_id, tags, keys, body, born_host, store_host, names, values
     cdef readonly bytearray map_ends, ints, longs
+    cdef bytearray _items_held, _hidden_ends_held
+    cdef bytes _hidden
+    cdef int* _items
+    cdef int* _hidden_ends
+    cdef const unsigned char* _hidden_names
     cdef int* _map_ends
     cdef int* _ints
     cdef long long* _longs
@@ -54,7 +64,12 @@ cdef class RecordRows:
     cdef int begin(self, int wanted, list bodies) except -1
     cdef void put_numbers(self, Py_ssize_t row) noexcept
     cdef void put_spans(self, const unsigned char* p, int wanted) noexcept
+    cdef int finish(self, int wanted) except -1
     cdef void put_properties(self, const unsigned char* p, Py_ssize_t row) noexcept
+    cdef bint is_hidden(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t name_len) noexcept
+    cdef bint is_item_again(
+        self, const unsigned char* p, Py_ssize_t base, int item, int count, Py_ssize_t at, Py_ssize_t end
+    ) noexcept
 
 cdef bint is_said_again(
     const unsigned char* p, Py_ssize_t name_at, Py_ssize_t name_len, Py_ssize_t at, Py_ssize_t end

@@ -23,6 +23,8 @@ if not cython.compiled:
     NUMBERS = 256
 
 BATCH_BYTES_MAX = 1 << 30
+ITEMS_MAX = 32
+HIDDEN_BYTES_MAX = 64
 ID_BYTES_MAX = 56
 HOST_BYTES_MAX = 24
 
@@ -38,8 +40,12 @@ class TextColumn:
         """Forget all, make room for so many rows and bytes."""
         ints: cython.int[::1]
         chars: cython.uchar[::1]
-        self.ends = bytearray(4 * (rows + 1))
-        self.data = bytearray(bytes_max + 1)
+        if cython.compiled:  # as it comes: most columns are made room for as if they were all there is
+            self.ends = PyByteArray_FromStringAndSize(cython.NULL, 4 * (rows + 1))
+            self.data = PyByteArray_FromStringAndSize(cython.NULL, bytes_max + 1)
+        else:
+            self.ends = bytearray(4 * (rows + 1))
+            self.data = bytearray(bytes_max + 1)
         self.valid = bytearray(rows // 8 + 1)
         self.nulls = 0
         self.used = 0
@@ -55,6 +61,12 @@ class TextColumn:
             self._ends = memoryview(self.ends).cast("i")
             self._data = memoryview(self.data)
             self._valid = memoryview(self.valid)
+        self._ends[0] = 0
+
+    def finish(self):
+        """Room that was not used is given back; what lies there would be anything."""
+        if cython.compiled:
+            PyByteArray_Resize(self.data, self.used)
 
     def put(self, p, at, count):
         """The next row's text."""
@@ -114,7 +126,7 @@ class TextColumn:
 class RecordRows:
     """The rows of one buffer of records. `topics` and `queue_ids` choose among them (None: all), as do the half-open
     ranges of queue offsets and store times. With `in_place` off records need not lie where they say they do: that is
-    so for the answers of brokers."""
+    so for the answers of brokers. `hide` names properties that maps leave out."""
 
     def __init__(self):
         self.topics = None
@@ -131,9 +143,34 @@ class RecordRows:
         self.body, self.born_host, self.store_host = TextColumn(), TextColumn(), TextColumn()
         self.names, self.values = TextColumn(), TextColumn()
         self.map_ends = bytearray(4)
+        self._items_held = bytearray(4 * 3 * ITEMS_MAX)
+        self.hide(())
         self._buffer = None
         self.make_room(1024)
         self.clear()
+
+    def hide(self, names):
+        """Properties of these names are in no map from now on."""
+        ints: cython.int[::1]
+        known = sorted({bytes(name) for name in names}, key=len)
+        if known and not 0 < len(known[0]) <= len(known[-1]) < HIDDEN_BYTES_MAX:
+            raise ValueError(f"a name has 1 to {HIDDEN_BYTES_MAX - 1} bytes")
+        ends = [sum(len(name) for name in known if len(name) < size) for size in range(HIDDEN_BYTES_MAX + 1)]
+        self._hidden = b"".join(known) + b"\0"
+        self._hidden_ends_held = bytearray(4 * (HIDDEN_BYTES_MAX + 1))
+        numbers = memoryview(self._hidden_ends_held).cast("i")
+        for size, end in enumerate(ends):
+            numbers[size] = end
+        if cython.compiled:
+            ints = numbers
+            self._hidden_ends = cython.address(ints[0])
+            self._hidden_names = self._hidden
+            ints = memoryview(self._items_held).cast("i")
+            self._items = cython.address(ints[0])
+        else:
+            self._hidden_ends = numbers
+            self._hidden_names = self._hidden
+            self._items = memoryview(self._items_held).cast("i")
 
     def clear(self):
         self.rows = self.seen = 0
@@ -282,6 +319,25 @@ class RecordRows:
                 self.store_host.put_host(buffer.p, view.store_host_at)
             if wanted & PROPERTIES:
                 self.put_properties(buffer.p, row)
+        self.finish(wanted)
+
+    def finish(self, wanted):
+        """For those columns whose texts are looked through once more."""
+        if wanted & TOPIC:
+            self.topic.finish()
+        if wanted & MESSAGE_ID:
+            self.message_id.finish()
+        if wanted & TAGS:
+            self.tags.finish()
+        if wanted & KEYS:
+            self.keys.finish()
+        if wanted & BORN_HOST:
+            self.born_host.finish()
+        if wanted & STORE_HOST:
+            self.store_host.finish()
+        if wanted & PROPERTIES:
+            self.names.finish()
+            self.values.finish()
 
     def begin(self, wanted, bodies):
         rows: cython.Py_ssize_t = self.rows
@@ -368,22 +424,59 @@ class RecordRows:
                 self.keys.put_nothing()
 
     def put_properties(self, p, row):
-        at: cython.Py_ssize_t = self.view.properties_at
+        """Items are found first and put down then: so whether a name is said again is asked of names, not of bytes."""
+        base: cython.Py_ssize_t = self.view.properties_at
+        at: cython.Py_ssize_t = base
         end: cython.Py_ssize_t = at + self.view.properties_len
         item_end: cython.Py_ssize_t
         name_end: cython.Py_ssize_t
+        count: cython.int
+        item: cython.int
         while at < end:
-            item_end = find_byte(p, at, end, 2)
-            name_end = find_byte(p, at, item_end, 1)
-            if name_end < item_end and not is_said_again(p, at, name_end - at, item_end + 1, end):
-                self.names.put(p, at, name_end - at)
-                self.values.put(p, name_end + 1, item_end - name_end - 1)
-            at = item_end + 1
+            count = 0
+            while at < end and count < ITEMS_MAX:
+                item_end = find_byte(p, at, end, 2)
+                name_end = find_byte(p, at, item_end, 1)
+                if name_end < item_end and not self.is_hidden(p, at, name_end - at):
+                    self._items[3 * count] = at - base
+                    self._items[3 * count + 1] = name_end - base
+                    self._items[3 * count + 2] = item_end - base
+                    count += 1
+                at = item_end + 1
+            for item in range(count):
+                if not self.is_item_again(p, base, item, count, at, end):
+                    item_end = base + self._items[3 * item + 2]
+                    name_end = base + self._items[3 * item + 1]
+                    self.names.put(p, base + self._items[3 * item], name_end - base - self._items[3 * item])
+                    self.values.put(p, name_end + 1, item_end - name_end - 1)
         self._map_ends[row + 1] = self.names.rows
+
+    def is_hidden(self, p, at, name_len):
+        place: cython.Py_ssize_t
+        if name_len >= HIDDEN_BYTES_MAX:
+            return False
+        place = self._hidden_ends[name_len]
+        while place < self._hidden_ends[name_len + 1]:
+            if equal_bytes(p, at, self._hidden_names, place, name_len):
+                return True
+            place += name_len
+        return False
+
+    def is_item_again(self, p, base, item, count, at, end):
+        """Whether a later item has this one's name, among those found or in [at, end): the last one wins."""
+        name_at: cython.Py_ssize_t = base + self._items[3 * item]
+        name_len: cython.Py_ssize_t = base + self._items[3 * item + 1] - name_at
+        other: cython.int
+        for other in range(item + 1, count):
+            if self._items[3 * other + 1] - self._items[3 * other] == name_len and equal_bytes(
+                p, base + self._items[3 * other], p, name_at, name_len
+            ):
+                return True
+        return at < end and is_said_again(p, name_at, name_len, at, end)
 
 
 def is_said_again(p, name_at, name_len, at, end):
-    """Whether a later item of the properties has this name: the last one wins."""
+    """Whether a later item of the properties has this name."""
     item_end: cython.Py_ssize_t
     while at < end:
         item_end = find_byte(p, at, end, 2)

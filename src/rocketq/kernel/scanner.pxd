@@ -1,5 +1,5 @@
 from rocketq.kernel.primitives cimport equal_bytes, find_byte, load_i32, load_i64, skip_zeros, wrap_u32
-from rocketq.kernel.appender cimport put_keys
+from rocketq.kernel.appender cimport defer_keys, put_keys
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.index_units cimport IndexTail, key_hash, seconds_since
 from rocketq.kernel.properties cimport PropertySpans, java_hash
@@ -26,6 +26,8 @@ cdef class Scanner:
     cdef readonly Py_ssize_t at, last_at, good_end
     cdef readonly long long records, last_store_ms, keyed_from
     cdef public long long bad_crc, bad_crc_offset, doubtful
+    cdef int walk(self, MappedBuffer buffer, Py_ssize_t at, Py_ssize_t stop) except -100
+    cdef void drain(self) noexcept
     cdef void count_keys(self, const unsigned char* p) noexcept
     cdef QueueTail queue_of(self, const unsigned char* p)
     cdef int dispatch(self, const unsigned char* p, bint indexed) except -100

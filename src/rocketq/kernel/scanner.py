@@ -5,7 +5,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from rocketq.kernel.appender import put_keys
+    from rocketq.kernel.appender import defer_keys, put_keys
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.index_units import key_hash, seconds_since
     from rocketq.kernel.primitives import equal_bytes, find_byte, load_i32, load_i64, skip_zeros, wrap_u32
@@ -59,10 +59,16 @@ class Scanner:
         """Dispatch the records that start in [at, stop) of a segment. Ends there (MESSAGE), at a blank, at zeros (END)
         or at damage (a BAD_ code); `at` says where. `last_at` and `good_end` tell where the last good record starts and
         ends, -1 when there was none. Records with a bad body are `doubtful` until a good one, or a blank, follows."""
-        state: cython.int
         if at < 0 or stop > buffer.size:
             raise IndexError(f"{at}..{stop} of a segment of {buffer.size}")
         self.last_at = self.good_end = -1
+        try:
+            return self.walk(buffer, at, stop)
+        finally:
+            self.drain()
+
+    def walk(self, buffer, at, stop):
+        state: cython.int
         while at < stop:
             state = self.view.parse(buffer.p, at, buffer.size, buffer.base + at, self.check_crc)
             if self.distrust and state == MESSAGE:
@@ -105,6 +111,7 @@ class Scanner:
         if self.keyed_from < 0:
             self.keyed_from = self.view.log_offset
         if self.view.log_offset > self.boundary:
+            self.drain()
             self.cross(self.view.log_offset)
         if self.compare_only:
             self.count_keys(p)
@@ -116,6 +123,9 @@ class Scanner:
         else:
             seed = java_hash(0, p, self.view.topic_at, self.view.topic_at + self.view.topic_len)
             seed = wrap_u32(seed * 31 + 35)
+        if self.view.log_offset > self.index.end_offset and self.index.has_room(self.view.properties_len + 1):
+            defer_keys(self.index, seed, self._spans, p, self.view.log_offset, self.view.store_ms)
+            return 0
         self.index = put_keys(
             self.index,
             self.roll_index,
@@ -127,6 +137,11 @@ class Scanner:
             self.view.log_offset == self.index.end_offset,
         )
         return 0
+
+    def drain(self):
+        """Keys that were deferred go into the index, before anybody else may look at it."""
+        if self.index is not None:
+            self.index.drain()
 
     def count_keys(self, p):
         """How many index units the record at hand should have, added to its log offset's share of `keys`."""

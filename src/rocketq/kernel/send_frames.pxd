@@ -6,6 +6,10 @@ from rocketq.kernel.queue_units cimport QueueTail
 from rocketq.kernel.send_properties cimport SendProperties, is_plain_batch
 from rocketq.kernel.send_request cimport SendRequest
 
+cpdef enum:
+    IDS_BYTES_MAX = 8 << 20
+    RECORD_BYTES_MORE = 123
+
 cdef class SendRoute:
     cdef readonly bytes topic
     cdef readonly list queues

@@ -16,8 +16,8 @@ if not cython.compiled:
     from rocketq.kernel.send_properties import SendProperties, is_plain_batch
     from rocketq.kernel.send_request import SendRequest
 
-IDS_BYTES_MAX = 8 << 20  # of the ids in the answer to a batch
-RECORD_BYTES_MORE = 123  # what a record needs at most beside topic, properties and body, and the end of its file
+    IDS_BYTES_MAX = 8 << 20  # of the ids in the answer to a batch
+    RECORD_BYTES_MORE = 123  # what a record needs at most beside topic, properties and body, and the end of its file
 
 
 @cython.cclass
@@ -99,7 +99,7 @@ class SendFrames:
         queue = self.find_queue(p)
         if queue is None or not properties.load(header, p, request.properties, request.batch):
             return False
-        if body_len + properties.length + request.topic_len + 123 > self.appender.segment.size:
+        if body_len + properties.length + request.topic_len + RECORD_BYTES_MORE > self.appender.segment.size:
             return False
         if self.durable and properties.waits and self.held_count >= self.held_max:
             return False
@@ -174,7 +174,7 @@ class SendFrames:
         count = appender.measure(
             p, body_at, end, len(queue.topic), properties.p, properties.length, hosts, self.body_bytes_max
         )
-        if count <= 0 or count * (self._host_len + 17) > 8_388_608 or queue.next_offset + count > queue.file_end:
+        if count <= 0 or count * (self._host_len + 17) > IDS_BYTES_MAX or queue.next_offset + count > queue.file_end:
             return False
         if appender.measured_bytes > self.body_bytes_max:
             return False

@@ -254,7 +254,7 @@ class Writer:
             return self._log.end
 
     def _copy(self, log_offset: int, data: bytes | memoryview, records: RawRecords) -> None:
-        self._log.appender.copy_raw(data if isinstance(data, bytes) else bytes(data))
+        self._log.appender.copy_raw(data)
         self.last_record = records.last if records.last >= 0 else self.last_record
         self._undispatched_from = log_offset
         self._finish_dispatch()

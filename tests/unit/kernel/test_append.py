@@ -193,6 +193,17 @@ def test_raw_copy_lands_at_the_position_and_never_beyond_the_end() -> None:
     assert log.appender.end == len(record)
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_raw_copy_takes_any_buffer(kind: type) -> None:
+    """Goal: what came from a socket is copied once, wherever it lies; a part of a buffer is that part."""
+    log = MemoryLog(size=1024)
+    record = Fields(body=b"raw").encode()
+    log.appender.copy_raw(kind(record))
+    log.appender.copy_raw(memoryview(bytearray(b"before" + record + b"behind"))[6:-6])
+    log.appender.copy_raw(kind(b""))
+    assert log.written() == record * 2
+
+
 # Tags codes
 
 

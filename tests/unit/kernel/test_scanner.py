@@ -199,6 +199,22 @@ def test_first_record_with_keys_behind_a_boundary_is_told() -> None:
     assert crossed == [offsets[3]]
 
 
+def test_keys_before_a_failure_are_in_the_index() -> None:
+    """Goal: keys are added some at a time, and all of them before anybody else may look, whatever ends the walk."""
+    log = written_log([{"topic": topic, "queue_id": 0, "properties": props(KEYS="k")} for topic in (b"A", b"A", b"B")])
+    dispatch, whole = Dispatch(), written_log([{"topic": b"A", "queue_id": 0, "properties": props(KEYS="k")}] * 2)
+
+    def resolve(topic: bytes, queue_id: int) -> QueueTail | None:
+        if topic == b"B":
+            raise OSError("no room for another queue")
+        return Dispatch.resolve(dispatch, topic, queue_id)
+
+    dispatch.scanner.resolve = resolve
+    with pytest.raises(OSError, match="no room"):
+        dispatch.scan(log)
+    assert index_of(dispatch.index_files) == index_of(whole.index_files)
+
+
 @pytest.mark.parametrize("torn", [b"A\x01x\x00", bytes(5), b"A\x01" + bytes(1_100) + b"x\x02"])
 def test_torn_properties_end_a_distrustful_walk(torn: bytes) -> None:
     """Goal: no CRC covers properties; zeros where text should be are damage to recovery, not to a replica."""
