@@ -17,6 +17,7 @@ from rocketq.cli.load.driving import Plan, drive
 from rocketq.cli.load.figures import Figures
 from rocketq.cli.load.processes import cpu_seconds, listeners
 from rocketq.cli.load.requests import GROUP, QueueStretch, SendShape, pull_requests, send_requests
+from rocketq.cli.numbers import FiniteRange
 from rocketq.client.aio.admin import AsyncAdmin
 from rocketq.client.aio.queue_positions import QueuePositions
 from rocketq.client.core.routes import master_addr, publish_queues, subscribe_queues
@@ -48,9 +49,9 @@ def takes_load(command: _Command) -> _Command:
     @click.option(
         "--in-flight", type=click.IntRange(1, 10_000), default=128, show_default=True, help="Requests on each of them."
     )
-    @click.option("--seconds", type=click.FloatRange(0.1), default=5.0, show_default=True, help="How long to measure.")
+    @click.option("--seconds", type=FiniteRange(0.1), default=5.0, show_default=True, help="How long to measure.")
     @click.option(
-        "--warm-up", "warm_up_s", type=click.FloatRange(0), default=1.0, show_default=True, help="Seconds before that."
+        "--warm-up", "warm_up_s", type=FiniteRange(0), default=1.0, show_default=True, help="Seconds before that."
     )
     @click.option("--count", type=click.IntRange(1), help="Messages to measure instead of a time, without warming up.")
     @click.option(

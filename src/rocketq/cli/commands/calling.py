@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from rocketq.cli.examples import example as example  # noqa: PLC0414 - every verb takes it from here
+from rocketq.cli.numbers import FiniteRange
 from rocketq.client.aio.admin import AsyncAdmin
 from rocketq.client.aio.session import SessionConfig
 from rocketq.client.errors import NotFoundError, PartlyFailedError, SendFailedError
@@ -98,7 +99,7 @@ def calls_cluster(command: _Command) -> _Command:
     @click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(0.1),
+        type=FiniteRange(0.1),
         default=3.0,
         show_default=True,
         help="Seconds for each request.",

@@ -12,6 +12,7 @@ import click
 from rocketq.cli.commands.calling import Caller, example, to_json
 from rocketq.cli.commands.pipeline_calling import Pipeline, report_option, runs_pipeline, write_report
 from rocketq.cli.commands.tables import NONE, table, time_text
+from rocketq.cli.numbers import FiniteRange
 from rocketq.client.aio.admin import AsyncAdmin
 from rocketq.client.core.progress import GroupStatus
 from rocketq.protocol.names import is_system_group
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 )
 @runs_pipeline
 @click.argument("groups", nargs=-1, metavar="[GROUP]...")
-@click.option("--every", "every_s", type=click.FloatRange(0.1), default=5.0, show_default=True, help="Seconds.")
+@click.option("--every", "every_s", type=FiniteRange(0.1), default=5.0, show_default=True, help="Seconds.")
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How often to look.")
 @click.option("--out", metavar="DIR", help="Add each sample to the Parquet table there: it grows with every run.")
 @report_option

@@ -12,6 +12,7 @@ from rocketq.cli.commands.pipeline_calling import Pipeline, runs_pipeline
 from rocketq.cli.commands.pipeline_dlq import require_groups, within
 from rocketq.cli.commands.pipeline_views import as_dicts, row_json, rows_text
 from rocketq.cli.commands.times import moment
+from rocketq.cli.numbers import FiniteRange
 from rocketq.protocol.names import dlq_topic
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _PLAN: Final = {"topic": "TO TOPIC", "tags": "TAG", "messages": "MESSAGES", "bod
 @click.option("--key", "keys", multiple=True, help="With this key; may be repeated.")
 @click.option("--where", metavar="SQL", help="A condition of Spark SQL on the columns of a message.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Messages per second.  [default: no limit]")
+@click.option("--rate", type=FiniteRange(0, min_open=True), help="Messages per second.  [default: no limit]")
 @click.option("--dry-run", is_flag=True, help="Count what would be sent, by topic and tag; send nothing.")
 @click.option("--checkpoint", metavar="DIR", help="Only what is new since the last replay with this checkpoint.")
 def replay(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -14,7 +15,9 @@ from rocketq.client.aio.admin import AsyncAdmin
 from rocketq.client.aio.sender import Sender
 from rocketq.client.core.messages import Message
 from rocketq.client.errors import NoQueueError
+from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.names import topic_fault
 
 
 @click.command(
@@ -46,9 +49,11 @@ def send(
     """Send BODY, or standard input, to TOPIC. Prints where each message went."""
     if lines and body is not None:
         raise click.UsageError("--lines reads standard input; give no BODY with it")
+    if (fault := topic_fault(topic)) is not None:
+        caller.fail(ConfigError(fault))
     named = _properties(properties)
     target = None if queue is None else parse_queue(queue, topic)
-    bodies = _lines() if lines else iter([body.encode() if body is not None else sys.stdin.buffer.read()])
+    bodies = _lines() if lines else iter([os.fsencode(body) if body is not None else sys.stdin.buffer.read()])
     messages = (Message(topic=topic, body=each, tag=tag, keys=keys, properties=named) for each in bodies)
     caller.run(lambda admin: _send(caller, admin, messages, group, target))
 

@@ -12,6 +12,7 @@ import click
 from rocketq.cli.commands.calling import Caller, calls_cluster, example, to_json
 from rocketq.cli.commands.message_views import message_json, message_line
 from rocketq.cli.commands.times import moment
+from rocketq.cli.numbers import FiniteRange
 from rocketq.client.aio.admin import AsyncAdmin
 from rocketq.client.aio.follower import Follower
 from rocketq.client.core.resets import ResetTo
@@ -33,7 +34,7 @@ from rocketq.client.core.subscriptions import ALL
 )
 @click.option("--tag", "expression", default=ALL, show_default=True, help="Only these: 'a || b'.")
 @click.option("--count", type=click.IntRange(1), help="End after so many messages.")
-@click.option("--for", "seconds", type=click.FloatRange(0), help="End after so many seconds.")
+@click.option("--for", "seconds", type=FiniteRange(0), help="End after so many seconds.")
 @click.option("--follow/--no-follow", default=True, help="Wait for messages to come, or end where the topic ends.")
 def tail(
     caller: Caller,

@@ -10,8 +10,9 @@ from typing import Final
 import click
 
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_AGO = re.compile(r"(\d+)([smhd])")
+_AGO = re.compile(r"(\d{1,9})([smhd])")
 _MS_DIGITS_MIN: Final = 11
+_MS_DIGITS_MAX: Final = 18  # of 64 bits
 
 
 def moment(text: str) -> int:
@@ -30,7 +31,7 @@ def parse_moment(text: str, now_ms: int) -> int | None:
     if found := _AGO.fullmatch(text):
         return max(0, now_ms - int(found[1]) * _UNITS_MS[found[2]])
     if text.isascii() and text.isdigit():
-        return int(text) if len(text) >= _MS_DIGITS_MIN or text == "0" else None
+        return int(text) if _MS_DIGITS_MIN <= len(text) <= _MS_DIGITS_MAX or text == "0" else None
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
