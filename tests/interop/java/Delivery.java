@@ -6,6 +6,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -19,7 +20,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  * received, those of an earlier leave.
  */
 public final class Delivery {
-    private static final int SETTLE_MS = 30_000;
+    private static final int SETTLE_MS = 40_000; // clients look for new routes every 30 seconds
     private static final Map<String, Long> DUE = new ConcurrentHashMap<>();
     private static final Map<String, AtomicInteger> TRIES = new ConcurrentHashMap<>();
     private static final AtomicInteger EARLY = new AtomicInteger();
@@ -69,6 +70,10 @@ public final class Delivery {
         while (System.currentTimeMillis() < until && (TRIES.size() < 15 || tries("bad") < 15)) {
             Thread.sleep(100);
         }
+        until = System.currentTimeMillis() + SETTLE_MS;
+        while (System.currentTimeMillis() < until && !isRouted(producer, "%DLQ%delivery")) {
+            Thread.sleep(100); // a consumer that asks before would ask again after half a minute only
+        }
         DefaultMQPushConsumer reader = new DefaultMQPushConsumer("dead-letter-reader");
         reader.setNamesrvAddr(names);
         reader.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -89,6 +94,14 @@ public final class Delivery {
         OUT.println("tries " + tries("bad"));
         OUT.println("early " + EARLY.get());
         OUT.println("dead " + dead.values().stream().filter(topic::equals).count());
+    }
+
+    private static boolean isRouted(DefaultMQProducer producer, String topic) {
+        try {
+            return !producer.fetchPublishMessageQueues(topic).isEmpty();
+        } catch (MQClientException notYet) {
+            return false;
+        }
     }
 
     private static void leave(String names, String topic, int level, String timer) throws Exception {
