@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +19,11 @@ from rocketq.remoting.address import split_addr
 CONNECT_TIMEOUT_MS: Final = 3_000
 IDLE_S_MAX: Final = 60.0
 """Servers close what nobody used for two minutes: a connection that is older than this may be closed on its way."""
-_BUFFER_BYTES: Final = 1 << 20
+SEND_TIMEOUT_MS: Final = 10_000
+_PIECE_BYTES: Final = 1 << 18
+_KERNEL_WAITS: Final = sys.platform == "linux"
+"""There one call takes in a whole answer: the kernel waits for all of it, and has a timeout of its own."""
+_START: Final = struct.Struct(">i4s")
 
 
 class Link:
@@ -30,6 +36,10 @@ class Link:
             plain = socket.create_connection((host, port), timeout_ms / 1000)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = tls.wrap_socket(plain) if tls is not None else plain
+            self._kernel_waits = _KERNEL_WAITS and tls is None
+            if self._kernel_waits:
+                plain.settimeout(None)
+                plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(SEND_TIMEOUT_MS / 1000))
         except OSError as error:
             raise UnreachableError(addr, error.strerror or str(error) or type(error).__name__) from None
         self._opaque = 0
@@ -50,6 +60,8 @@ class Link:
         self._opaque = self._opaque + 1 & 0x7FFFFFFF
         self._used_s = time.monotonic()
         try:
+            if not self._kernel_waits:
+                self._socket.settimeout(SEND_TIMEOUT_MS / 1000)
             self._socket.sendall(frame_of(self._opaque))
         except OSError as error:
             raise ConnectionClosedError(self.addr, str(error)) from None
@@ -78,10 +90,13 @@ class Link:
 
     def _read(self, code: int, timeout_ms: int, deadline_s: float) -> Command:
         try:
-            size = int.from_bytes(self._exactly(4, deadline_s), "big", signed=True)
+            size, mark = _START.unpack(self._exactly(_START.size, deadline_s))
             if not 4 < size <= FRAME_BYTES_MAX - 4:
                 raise RemoteProtocolError(f"{self.addr} announces a frame of {size} bytes")
-            command = _decoded(memoryview(self._exactly(size, deadline_s)))
+            header_bytes = min(size - 4, int.from_bytes(mark[1:], "big"))
+            command = decode_command(mark + self._exactly(header_bytes, deadline_s))
+            if size - 4 > header_bytes:  # a body may have a megabyte: it is never copied
+                command = replace(command, body=self._exactly(size - 4 - header_bytes, deadline_s))
             self._used_s = time.monotonic()
             return command
         except TimeoutError:
@@ -89,23 +104,31 @@ class Link:
         except OSError as error:
             raise ConnectionClosedError(self.addr, str(error)) from None
 
-    def _exactly(self, count: int, deadline_s: float) -> bytearray:
-        data = bytearray(count)
-        view, at = memoryview(data), 0
-        while at < count:
+    def _exactly(self, count: int, deadline_s: float) -> bytes:
+        parts: list[bytes] = []
+        while count > 0:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            self._socket.settimeout(left_s)
-            got = self._socket.recv_into(view[at : at + _BUFFER_BYTES])
-            if got == 0:
+            part = self._some(count, left_s)
+            if not part:
                 raise ConnectionClosedError(self.addr, "the peer closed the connection")
-            at += got
-        return data
+            parts.append(part)
+            count -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _some(self, count: int, timeout_s: float) -> bytes:
+        """The next bytes; all of them, unless the time is over or this system or TLS hands them out in pieces."""
+        if not self._kernel_waits:
+            self._socket.settimeout(timeout_s)
+            return self._socket.recv(min(count, _PIECE_BYTES))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(timeout_s))
+        try:
+            return self._socket.recv(count, socket.MSG_WAITALL)
+        except BlockingIOError:
+            raise TimeoutError from None
 
 
-def _decoded(frame: memoryview) -> Command:
-    """A body may have a megabyte: it is copied once."""
-    end = min(len(frame), 4 + int.from_bytes(frame[1:4], "big"))
-    command = decode_command(bytes(frame[:end]))
-    return replace(command, body=bytes(frame[end:])) if end < len(frame) else command
+def _timeval(seconds: float) -> bytes:
+    """As the kernel takes it; 0 would mean to wait forever."""
+    return struct.pack("ll", int(seconds), max(1, int(seconds % 1 * 1_000_000)))
