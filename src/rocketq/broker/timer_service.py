@@ -26,6 +26,7 @@ from rocketq.store.timers import Timer, Timers
 log = logging.getLogger(__name__)
 
 BATCH: Final = 200
+COPIES_BATCH: Final = 1_000
 LOOK_MS: Final = 20
 RETRY_MS: Final = 1_000
 _NEVER_TO: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, TIMER_TOPIC})
@@ -129,6 +130,8 @@ class TimerService:
     # new messages
 
     def _look_at_new(self, now_ms: int) -> bool:
+        if self._timers.look_for_copies(COPIES_BATCH):
+            return True
         queue = self._store.queues.get(TIMER_TOPIC, 0)
         if queue is None:
             return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketq.kernel.properties import hash_text
+from rocketq.kernel.records import MESSAGE, RecordView
 from rocketq.model import Record
 from rocketq.protocol.names import TIMER_TOPIC, Property
 from rocketq.protocol.properties import decode_properties
@@ -30,6 +31,7 @@ PRECISION_MS: Final = 1_000
 ROLL_WINDOW_MS: Final = 2 * 86_400_000
 """What is due later than this is looked at and put into the log again before, so that no retention takes it away."""
 _READ_BACK_MS_MAX: Final = 7 * 86_400_000
+_ALL_KNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,12 @@ class Timers:
         self._linked: set[int] = set()
         self._delivered: set[int] = set()
         self._over = TimerPoint(0, 0)
+        self._copied: set[int] = set()
         mark = self._load(now_ms)
         self.read_ms = max(mark.read_ms, now_ms - _READ_BACK_MS_MAX) // PRECISION_MS * PRECISION_MS
         self.queue_offset = mark.queue_offset
         self._marked: TimerMark | None = mark
+        self._copies_from = 0 if mark.queue_offset == 0 else _ALL_KNOWN
 
     # Starting
 
@@ -136,12 +140,35 @@ class Timers:
             self._take_delivered(store_end)
         self._over = point
         self.read_ms = point.read_ms // PRECISION_MS * PRECISION_MS
-        self.queue_offset = 0
+        self.queue_offset = self._copies_from = 0
+        self._copied = set()
         self._marked = None
 
+    def look_for_copies(self, count: int) -> bool:
+        """Where the wheel is built from the timer topic alone: messages that were put into the log again stand there
+        more than once, and the last one counts. Looks at so many; whether there are more."""
+        queue = self._store.queues.get(TIMER_TOPIC, 0) if self._copies_from != _ALL_KNOWN else None
+        if queue is None:
+            return False
+        first = max(self._copies_from, queue.min_offset)
+        view, end = RecordView(), queue.end_offset  # also what nobody may see yet: it is not taken back here
+        for offset in range(first, min(end, first + count)):
+            unit = queue.unit(offset)
+            if unit is None:
+                continue
+            segment = self._store.log.segment(unit[0])
+            if view.parse_at(segment, unit[0] - segment.base, False) == MESSAGE and view.prepared_offset != 0:
+                self._copied.add(max(view.prepared_offset, 0))
+        has_more: bool = end > first + count
+        self._copies_from = first + count if has_more else _ALL_KNOWN
+        return has_more
+
     def is_over(self, timer: Timer) -> bool:
-        """Whether the master this one took over from has delivered it."""
-        return timer.record.queue_offset < self._over.queue_offset and timer.slot_ms < self._over.read_ms
+        """Whether the master this one took over from has delivered it, or put it into the log again."""
+        record = timer.record
+        if record.log_offset in self._copied:
+            return True
+        return record.queue_offset < self._over.queue_offset and timer.slot_ms < self._over.read_ms
 
     def _take_delivered(self, store_end: int) -> None:
         if self._store.queues.get(TIMER_TOPIC, 0) is None:
