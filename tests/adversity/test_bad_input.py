@@ -461,6 +461,26 @@ def test_a_log_that_cannot_be_synced_is_never_called_safe(work_dir: Path, sync: 
         assert store.append(message(102, topic="T", queue_id=0)).status is AppendStatus.OK
 
 
+@pytest.mark.parametrize("sync", [True, False], ids=["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_a_sync_for_which_no_file_can_be_opened_is_tried_again(work_dir: Path, sync: bool) -> None:
+    """Goal: whoever opens thousands of connections takes all descriptors for a while, not the store for ever."""
+    config = (sync_config if sync else small_config)(work_dir / "store", sync_flush_timeout_ms=200)
+    disk = FailingDisk()
+    disk.error, disk.under = errno.EMFILE, "/commitlog"
+    store = Store.open(config, disk=disk)
+    fill(store, 0, 20)
+    disk.failing = {"sync"}
+    result = store.append(message(100, topic="T", queue_id=0))
+    assert result.status is (AppendStatus.FLUSH_DISK_TIMEOUT if sync else AppendStatus.OK)
+    with pytest.raises(OSError, match="Too many open files"):
+        store.flush()
+    disk.failing = set()
+    assert store.append(message(101, topic="T", queue_id=0)).status is AppendStatus.OK
+    assert store.flush() == store.log_end
+    store.close()
+    assert not (config.root / "abort").exists()
+
+
 @pytest.mark.parametrize("operation", ["replace", "sync"])
 def test_a_recovery_point_that_cannot_be_written_hurts_nobody(work_dir: Path, operation: str) -> None:
     """Goal: upkeep fails, is logged and tried again; appends and reads go on."""

@@ -16,7 +16,7 @@ from rocketq.kernel.records import BAD_CRC, BLANK, MAGIC_V2, MESSAGE, RecordView
 from rocketq.kernel.scanner import walk_records
 from rocketq.model import Host, Record
 from rocketq.store.config import PAGE_BYTES, StoreConfig
-from rocketq.store.disk import Disk
+from rocketq.store.disk import Disk, lacks_descriptors
 from rocketq.store.segments import SegmentDirectory
 from rocketq.store.transient import WriteBuffer
 
@@ -212,7 +212,7 @@ class CommitLog:
         """Make the log safe on disk up to its end as of now, segment by segment; the new flushed position.
 
         A sync that failed once fails for ever: the system has dropped the pages, so the next one would succeed without
-        having written them.
+        having written them. One that could not begin, because the process may open no more files, can be tried again.
         """
         with self._flush_lock:
             if self.sync_failure is not None:
@@ -231,7 +231,8 @@ class CommitLog:
         try:
             self.disk.sync(self.files.path_of(base))
         except OSError as error:
-            self.sync_failure = error
+            if not lacks_descriptors(error):
+                self.sync_failure = error
             raise
 
     # Reading

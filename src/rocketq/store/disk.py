@@ -29,6 +29,11 @@ class DiskUsage:
         return self.used_bytes / reachable if reachable else 1.0
 
 
+def lacks_descriptors(error: OSError) -> bool:
+    """Whether the process has opened all it may: nothing was tried yet, and the next time may go well."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 class Disk:
     """The real one. `on_pressure` is called when a mapping fails for want of descriptors or address space."""
 
@@ -72,7 +77,7 @@ class Disk:
         try:
             return _map(path, writable)
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            if not lacks_descriptors(error) and error.errno != errno.ENOMEM:
                 raise
         self.on_pressure()
         return _map(path, writable)

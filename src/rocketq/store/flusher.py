@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from rocketq.runtime.clock import Clock
@@ -9,9 +10,12 @@ from rocketq.runtime.service import Service
 from rocketq.store.admission import Health
 from rocketq.store.commit_log import CommitLog
 from rocketq.store.config import FlushType, StoreConfig
+from rocketq.store.disk import lacks_descriptors
 from rocketq.store.due import Due
 from rocketq.store.results import AppendResult, AppendStatus
 from rocketq.store.writer import Writer
+
+log = logging.getLogger(__name__)
 
 
 class Flusher:
@@ -38,6 +42,7 @@ class Flusher:
         """Whether anybody waits to hear of queues that grow. Whoever begins to looks at its queue first, so that
         otherwise it is enough to announce them from time to time."""
         self._due = Due()
+        self._waits = False
         self._service: Service | None = None
 
     def start(self) -> None:
@@ -61,8 +66,9 @@ class Flusher:
         try:
             position = self._log.flush(pages_min=pages_min)
         except OSError as error:
-            self._health.stop_writing(f"the log could not be flushed: {error}")
-            self._writer.gate.shut()
+            if not lacks_descriptors(error):
+                self._health.stop_writing(f"the log could not be flushed: {error}")
+                self._writer.gate.shut()
             raise
         self._writer.gate.release(position)
         if not in_passing or self.is_awaited():  # asked after the position has moved: who comes later sees it there
@@ -100,7 +106,19 @@ class Flusher:
             listener()
 
     def step(self) -> None:
-        """One turn of the service."""
+        """One turn of the service. Where the process may open no more files, what is to be flushed waits."""
+        try:
+            self._step()
+            self._waits = False
+        except OSError as error:
+            if not lacks_descriptors(error):
+                raise
+            if not self._waits:
+                log.error("the log is not flushed for now: %s", error)
+            self._waits = True
+            self._log.disk.on_pressure()
+
+    def _step(self) -> None:
         config, now_ms = self._config, self._clock.monotonic_ms()
         if config.flush_type is FlushType.SYNC_FLUSH:
             thorough = self._due.is_due("thorough", config.flush_thorough_interval_ms, now_ms)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from typing import Final, cast
 
@@ -15,6 +14,7 @@ from rocketq.store.admission import Health, find_fault
 from rocketq.store.commit_log import CommitLog
 from rocketq.store.config import StoreConfig
 from rocketq.store.consume_queue import ConsumeQueue
+from rocketq.store.disk import lacks_descriptors
 from rocketq.store.dispatch import Dispatcher
 from rocketq.store.flush import FlushGate
 from rocketq.store.index import Index
@@ -90,7 +90,7 @@ class Writer:
         try:
             return self._append_locked(message, batch)
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
+            if not lacks_descriptors(error):
                 raise
         self._log.disk.on_pressure()
         return self._append_locked(message, batch)
