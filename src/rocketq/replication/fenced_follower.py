@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from rocketq.errors import RemoteProtocolError, RocketQError
+from rocketq.errors import RemoteProtocolError, RocketQError, StoreError
 from rocketq.remoting.address import split_addr
 from rocketq.replication import fenced_slave as does
 from rocketq.replication.actions import Follow
@@ -53,7 +54,7 @@ class Follower:
         self.introduce = introduce
         self.events = events
         self._task: asyncio.Task[None] | None = None
-        self._failure = ""
+        self.failure = ""
         self.connection: MasterLink | None = None
 
     async def follow(self, master: Follow) -> None:
@@ -75,9 +76,9 @@ class Follower:
             except Exception as error:  # following outlives whatever went wrong with one connection
                 log.exception("following %s failed", master.ha_addr)
                 failure = str(error)
-            if failure != self._failure:
+            if failure != self.failure:
                 log.warning("master %d at %s is not followed: %s", master.master_id, master.ha_addr, failure)
-            self._failure = failure
+            self.failure = failure
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, RETRY_MS)
 
@@ -99,11 +100,11 @@ class Follower:
         finally:
             link.close("stopped")
             self.connection = None
-            if link.cutting is not None:
-                await asyncio.wait([link.cutting])
+            if link.on_disk is not None:
+                await asyncio.wait([link.on_disk])
 
     def connected(self, master_log: str) -> None:
-        self._failure = ""
+        self.failure = ""
         log.info("this replica %s", master_log)
 
 
@@ -129,8 +130,11 @@ class MasterLink(asyncio.Protocol):
         self._holding = False
         self.ended: asyncio.Future[str] = self._loop.create_future()
         self._taking: asyncio.Task[None] | None = None
-        self.cutting: asyncio.Future[int] | None = None
-        """A truncation on its way, by another thread: it ends before anything else is done to the log."""
+        self._todo: deque[SlaveAction] = deque()
+        self._waits_for: asyncio.Future[None] | None = None
+        self.on_disk: asyncio.Future[int] | asyncio.Future[None] | None = None
+        """A truncation, or a new epoch's entry, on its way by another thread: it ends before anything else is done to
+        the log."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -148,38 +152,68 @@ class MasterLink(asyncio.Protocol):
             for frame in self._decoder.feed(data):
                 self._do(self._session.on_frame(frame))
         except (RocketQError, OSError) as error:
-            kind = "" if isinstance(error, RemoteProtocolError) else "its bytes cannot be taken: "
-            self.close(f"{kind}{error}")
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        kind = "" if isinstance(error, RemoteProtocolError) else "its bytes cannot be taken: "
+        self.close(f"{kind}{error}")
 
     def _do(self, actions: list[SlaveAction]) -> None:
+        """One after the other. Behind an epoch that begins they wait until its entry is on disk."""
+        self._todo.extend(actions)
+        while self._todo and self._waits_for is None and not self.ended.done():
+            self._act(self._todo.popleft())
+
+    def _act(self, action: SlaveAction) -> None:
         replica, events = self._replica, self._follower.events
-        for action in actions:
-            if self.ended.done():
-                return
-            match action:
-                case does.SeeEpoch(epoch):
-                    events.epoch_seen(epoch)
-                case does.CutTo(point):
-                    self._cut(point)
-                case does.StartAt(offset):
-                    replica.start_at(offset)
-                    self._cut_done(f"copies everything from {offset} on")
-                case does.BeginEpoch(number, start):
-                    replica.begin_epoch(number, start)
-                case does.Append(offset, body):
-                    replica.store.append_raw(offset, body, check_crc=False)  # the frame's checksum was right
-                    events.log_moved()
-                case does.ConfirmTo(offset):
-                    events.confirmed_to(offset)
-                case does.TakeTables(number, body):
-                    self._taking = self._loop.create_task(self._take_tables(number, body))
-                case does.Acknowledge():
-                    self.acknowledge()
-                case does.Reply(frame):
-                    self._write(frame)
-                case does.Leave():
-                    events.left(action)
-                    self.close(action.reason)
+        match action:
+            case does.SeeEpoch(epoch):
+                events.epoch_seen(epoch)
+            case does.CutTo(point):
+                self._cut(point)
+            case does.StartAt(offset):
+                replica.start_at(offset)
+                self._cut_done(f"copies everything from {offset} on")
+            case does.BeginEpoch(number, start):
+                self._begin_epoch(number, start)
+            case does.Append(offset, body):
+                replica.store.append_raw(offset, body, check_crc=False)  # the frame's checksum was right
+                events.log_moved()
+            case does.ConfirmTo(offset):
+                events.confirmed_to(offset)
+            case does.TakeTables(number, body):
+                self._taking = self._loop.create_task(self._take_tables(number, body))
+            case does.Acknowledge():
+                self.acknowledge()
+            case does.Reply(frame):
+                self._write(frame)
+            case does.Leave():
+                events.left(action)
+                self.close(action.reason)
+
+    def _begin_epoch(self, number: int, start: int) -> None:
+        """As `_cut`, not on the loop; nothing more is read meanwhile."""
+        self._replica.changing = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self.on_disk = self._waits_for = self._loop.run_in_executor(None, self._replica.begin_epoch, number, start)
+        self._waits_for.add_done_callback(self._epoch_begun)
+
+    def _epoch_begun(self, writing: asyncio.Future[None]) -> None:
+        self._replica.changing = False
+        self._waits_for = None
+        error = writing.exception()
+        if self.ended.done():
+            return
+        self._heard_ms = self._follower.clock.monotonic_ms()
+        try:
+            if error is not None:
+                raise StoreError(f"its epoch cannot be kept: {error}")
+            self._do([])
+        except (RocketQError, OSError) as failure:
+            self._fail(failure)
+        if self._transport is not None and self._waits_for is None:
+            self._transport.resume_reading()
 
     async def _take_tables(self, number: int, body: bytes) -> None:
         """The master sends no others before these are answered."""
@@ -194,8 +228,8 @@ class MasterLink(asyncio.Protocol):
         """Waits for the disk more than once: not on the loop, where leases are kept alive. The master sends nothing
         before it is told that this is done."""
         self._replica.changing = True
-        self.cutting = self._loop.run_in_executor(None, cut_back, self._replica, point)
-        self.cutting.add_done_callback(self._cut_ended)
+        self.on_disk = cutting = self._loop.run_in_executor(None, cut_back, self._replica, point)
+        cutting.add_done_callback(self._cut_ended)
 
     def _cut_ended(self, cutting: asyncio.Future[int]) -> None:
         self._replica.changing = False
@@ -234,7 +268,7 @@ class MasterLink(asyncio.Protocol):
             self.acknowledge()
 
     def tick(self) -> None:
-        if self._follower.clock.monotonic_ms() - self._heard_ms > SILENCE_MS_MAX:
+        if self._waits_for is None and self._follower.clock.monotonic_ms() - self._heard_ms > SILENCE_MS_MAX:
             self.close("it has said nothing for too long")
 
     def _write(self, frame: Frame) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -238,5 +239,60 @@ def test_a_long_truncation_holds_up_nothing_else(tmp_path: Path, monkeypatch: py
         may_end.set()
         await until(lambda: old.replica.replica.load_state().truncating_to is None)
         assert old.replica.replica.load_state().epoch == seen
+
+    run(lambda: LocalGroup(tmp_path), work)
+
+
+def test_an_epoch_that_is_long_in_coming_to_disk_holds_up_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a slave's lease is kept alive meanwhile; nothing of the epoch is in its log before the entry is on disk."""
+    begun, may_end = threading.Event(), threading.Event()
+    original = StoreReplica.begin_epoch
+
+    def slow_begin(replica: StoreReplica, number: int, start: int) -> None:
+        begun.set()
+        assert may_end.wait(HANG_S)
+        original(replica, number, start)
+
+    async def work(group: LocalGroup) -> None:
+        monkeypatch.setattr(StoreReplica, "begin_epoch", slow_begin)
+        leader = await group.leader()
+        leader.append(1)
+        await until(begun.is_set)
+        slaves = [member for member in group.members if member is not leader]
+        lease = slaves[0].replica.agent.lease
+        assert lease is not None
+        trusted_to_ms = lease.trusted_to_ms
+        leader.append(2)
+        await until(lambda: lease.trusted_to_ms > trusted_to_ms)
+        assert [slave.store.log_end for slave in slaves] == [0] * len(slaves)
+        may_end.set()
+        end = leader.append(3)
+        assert await leader.is_answered(end)
+        await until(lambda: all(slave.store.log_end == end for slave in slaves))
+
+    run(lambda: LocalGroup(tmp_path), work)
+
+
+def test_an_epoch_that_cannot_be_kept_stops_its_slave_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a full disk ends the connection before a byte of the epoch is taken; with room again the slave goes on."""
+    original, full = StoreReplica.begin_epoch, [True]
+
+    def begin(replica: StoreReplica, number: int, start: int) -> None:
+        if full[0]:
+            raise OSError(ENOSPC, "No space left on device")
+        original(replica, number, start)
+
+    async def work(group: LocalGroup) -> None:
+        monkeypatch.setattr(StoreReplica, "begin_epoch", begin)
+        leader = await group.leader()
+        leader.append(1)
+        slaves = [member for member in group.members if member is not leader]
+        await until(lambda: any("cannot be kept" in slave.replica.follower.failure for slave in slaves))
+        assert [slave.store.log_end for slave in slaves] == [0] * len(slaves)
+        full[0] = False
+        end = leader.append(2)
+        await until(lambda: all(slave.store.log_end == end for slave in slaves))
 
     run(lambda: LocalGroup(tmp_path), work)
