@@ -331,10 +331,12 @@ class Broker:
         main, vip = (Dispatcher(handlers_max=config.sends_waiting_max) for _ in range(2))
         self._dispatchers = [main, vip]
         wiring.bind_pulls(parts, SavedAnswers(main, self._keeper))
-        share = self._fenced.tables_shared if self._fenced is not None else None
+        shares = [parts.registrar.settle]
+        if self._fenced is not None:
+            shares.insert(0, self._fenced.tables_shared)
         self._servers = []
         for dispatcher, port in ((main, config.port), (vip, config.port + VIP_STEP)):
-            registry = SlaveRefusals(SavedAnswers(dispatcher, self._keeper, share), parts.settings)
+            registry = SlaveRefusals(SavedAnswers(dispatcher, self._keeper, *shares), parts.settings)
             wiring.bind_all_but_pulls(parts, registry)
             dispatcher.guards = self.guards
             server = Server(dispatcher, limits=limits, tls=self._tls, feed=self._feed_of(parts, dispatcher))

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 Client = Member[Connection]
 
 _PAUSE_PER_MEMBER_S: Final = 0.001
+_NEW_GROUP_S: Final = 0.5
 
 
 def push(clients: Iterable[Client], header: Header, body: bytes = b"") -> None:
@@ -56,6 +57,11 @@ class ChangeNotices:
         push(clients, ConsumersChangedRequest(group=group))
         self._pausing[group] = False
         self._later(len(clients) * _PAUSE_PER_MEMBER_S, partial(self._go_on, group))
+
+    def tell_soon(self, group: str) -> None:
+        """Of a group that has just come to be. A Java client that does not know the route of its retry topic looks for
+        it when it divides the queues, which is after its first heartbeats, and uses it when it divides them again."""
+        self._later(_NEW_GROUP_S, partial(self.tell, group))
 
     def _go_on(self, group: str) -> None:
         if self._pausing.pop(group):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from rocketq.broker.free_port import REPLICATION_STEP
 from rocketq.broker.settings import Settings
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 FIRST_PERIOD_MS: Final = 10_000
 RETRY_MS: Final = 2_000
 LOSS_PAUSE_MS: Final = 200
-FIRST_ROUND_MS: Final = 1_000
+HEARD_MS_MAX: Final = 1_000
 _GOODBYE_TIMEOUT_MS: Final = 1_000
 _ROUTE_TIMEOUT_MS: Final = 3_000
 _READ_WRITE: Final = int(Perm.READ | Perm.WRITE)
@@ -108,13 +108,22 @@ class NameServerLink:
         self._registrations = registrations
         self._on_answer = on_answer
         self._wanted = asyncio.Event()
+        self._announced = self._told = 0
+        self._round_over = asyncio.Event()
         self._reachable = True
         self.first_round = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def announce(self) -> None:
         """Something changed: register soon."""
+        self._announced += 1
         self._wanted.set()
+
+    async def settle(self) -> None:
+        """Returns when the NameServer knows every change so far, or does not answer."""
+        target = self._announced
+        while self._told < target and self._reachable:
+            await self._round_over.wait()
 
     def cancel(self) -> None:
         self._task.cancel()
@@ -140,7 +149,17 @@ class NameServerLink:
             wait_ms = config.register_period_ms if done else RETRY_MS
 
     async def _round(self, *, needed: bool) -> bool:
-        """Register, or ask first whether that is needed; whether the NameServer knows us now."""
+        """Whether the NameServer knows us now; who waits for that is told."""
+        announced = self._announced
+        done = await self._tell(needed=needed)
+        if done:
+            self._told = announced
+        over, self._round_over = self._round_over, asyncio.Event()
+        over.set()
+        return done
+
+    async def _tell(self, *, needed: bool) -> bool:
+        """Register, or ask first whether that is needed."""
         try:
             if not needed and not await self._is_outdated():
                 return True
@@ -201,10 +220,7 @@ class Registrar:
     async def start(self) -> None:
         """Returns when all NameServers know this broker; one that does not answer is not waited for long."""
         self._match_settings()
-        rounds = [link.first_round.wait() for link in self._links.values()]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_ROUND_MS / 1000):
-                await asyncio.gather(*rounds)
+        await _not_for_long(link.first_round.wait() for link in self._links.values())
 
     async def stop(self) -> None:
         """Say goodbye to every NameServer that hears it."""
@@ -224,6 +240,10 @@ class Registrar:
         self._match_settings()
         for link in self._links.values():
             link.announce()
+
+    async def settle(self) -> None:
+        """Returns when all NameServers know every change so far; one that does not answer is not waited for long."""
+        await _not_for_long(link.settle() for link in self._links.values())
 
     async def find_route(self, topic: str) -> TopicRoute | None:
         """From the first NameServer that answers."""
@@ -270,6 +290,12 @@ class Registrar:
         link = self._links.get(addr)
         if link is not None and not self._stopping:
             asyncio.get_running_loop().call_later(LOSS_PAUSE_MS / 1000, link.announce)
+
+
+async def _not_for_long(waits: Iterable[Coroutine[Any, Any, object]]) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(HEARD_MS_MAX / 1000):
+            await asyncio.gather(*waits)
 
 
 def _as_permitted(table: TopicConfigTable, perm: int) -> TopicConfigTable:

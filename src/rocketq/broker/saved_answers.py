@@ -1,4 +1,4 @@
-"""An answer goes out when what its request has changed about topics and groups is on disk, here and at replicas."""
+"""An answer goes out when what its request has changed about topics and groups is on disk, and known to others."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Share = Callable[[], Awaitable[None]]
 class SavedAnswers:
     """Registers handlers with a dispatcher; those that change nothing answer as fast as ever.
 
-    `share` returns when the replicas that count have every change, too.
+    Each of `shares` returns when others know every change, too: the replicas that count, the NameServers.
     """
 
-    def __init__(self, dispatcher: Dispatcher, keeper: StateKeeper, share: Share | None = None) -> None:
+    def __init__(self, dispatcher: Dispatcher, keeper: StateKeeper, *shares: Share) -> None:
         self._dispatcher = dispatcher
         self._keeper = keeper
-        self._share = share
+        self._shares = shares
 
     def register(self, code: int, handler: Handler) -> None:
-        keeper, share = self._keeper, self._share
+        keeper, shares = self._keeper, self._shares
 
         def handle(request: Command, connection: Connection) -> Answer:
             before = keeper.changes
             answer = handler(request, connection)
             if answer is None or (isinstance(answer, Command) and keeper.changes == before):
                 return answer
-            return _Saved(answer, keeper, share, before)
+            return _Saved(answer, keeper, shares, before)
 
         self._dispatcher.register(code, handle)
 
@@ -42,10 +42,12 @@ class SavedAnswers:
 class _Saved:
     """An answer that waits for the disk first; a late one for both."""
 
-    def __init__(self, answer: Command | LateAnswer, keeper: StateKeeper, share: Share | None, before: int) -> None:
+    def __init__(
+        self, answer: Command | LateAnswer, keeper: StateKeeper, shares: tuple[Share, ...], before: int
+    ) -> None:
         self._answer = answer
         self._keeper = keeper
-        self._share = share
+        self._shares = shares
         self._before = before
 
     def __await__(self) -> Generator[Any, None, Command | Draft | None]:
@@ -56,11 +58,11 @@ class _Saved:
             self._answer.close()
 
     async def _wait(self) -> Command | Draft | None:
-        keeper, share = self._keeper, self._share
+        keeper = self._keeper
         answer = self._answer if isinstance(self._answer, Command) else await self._answer
         try:
             await keeper.settle()
-            if share is not None and keeper.changes != self._before:
+            for share in self._shares if keeper.changes != self._before else ():
                 await share()
         except (OSError, StoreError) as error:  # the keeper has logged it and tries again
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change could not be saved: {error}") from error

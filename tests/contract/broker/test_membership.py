@@ -52,11 +52,22 @@ async def commit(peer: Peer, group: str, topic: str, value: int, queue_id: int =
 async def test_083_a_heartbeat_makes_the_retry_topic(rocketq_cluster: EmbeddedCluster, group: str) -> None:
     async with connected(rocketq_cluster.broker_addr, rocketq_cluster.name_server_addr) as (peer, names):
         await heartbeat(peer, "c1", group)
+        assert await route(names, f"%RETRY%{group}") is not None
 
-        async def is_routed() -> bool:
-            return await route(names, f"%RETRY%{group}") is not None
 
-        await eventually(is_routed, within_s=1)
+@over_loopback
+async def test_a_new_group_is_told_of_itself_when_its_retry_topic_is_routed(
+    rocketq_cluster: EmbeddedCluster, group: str
+) -> None:
+    """Goal: a Java client looks for that route after its heartbeat and uses it at the notice; without one, its retries
+    would wait for its own next rounds, 20 to 50 s."""
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await heartbeat(peer, "c1", group)
+        assert peer.pushes.empty()
+        await peer.pushed(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+        await peer.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": group})
+        await heartbeat(peer, "c1", group)
+        assert peer.pushes.qsize() == 1  # its retry topic was there before: at once
 
 
 @over_loopback

@@ -75,3 +75,12 @@ def test_groups_pause_for_themselves() -> None:
     group.notices.tell("a")
     group.notices.tell("b")
     assert [name for _, name in group.links[0].told] == ["a", "b"]
+
+
+def test_a_new_group_is_told_a_little_later() -> None:
+    """Goal: whoever asked for its retry topic's route after the heartbeat is told to look again."""
+    group = Group(1)
+    group.notices.tell_soon("g")
+    assert not group.links[0].told
+    group.end_pause()
+    assert len(group.links[0].told) == 1

@@ -63,7 +63,8 @@ def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -
     config, now_ms = ports.settings.config, ports.clock.now_ms()
     group = ports.groups.find(data.group, auto_create=config.auto_create_groups, now_ms=now_ms)
     retry = retry_topic(data.group)
-    if group is not None and retry not in ports.topics and topic_fault(retry) is None:
+    is_new = group is not None and retry not in ports.topics and topic_fault(retry) is None
+    if group is not None and is_new:
         sys_flag = int(TopicSysFlag.UNIT_SUB) if data.unit_mode else 0
         ports.topics.create_exactly(retry, group.retry_queue_count, now_ms=now_ms, sys_flag=sys_flag)
     if group is not None and group.is_strict and (found := ports.consumers.disagreements(data, member.link)):
@@ -74,7 +75,7 @@ def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -
         log.warning("members of group %s want different things: %s", data.group, describe(found))
     ports.filters.register(data.group, data.subscriptions, now_ms)
     if changed and config.notify_changes and (group is None or group.notify_changes):
-        ports.notices.tell(data.group)
+        (ports.notices.tell_soon if is_new else ports.notices.tell)(data.group)
     return None
 
 
