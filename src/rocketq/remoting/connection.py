@@ -23,6 +23,7 @@ from rocketq.remoting.calls import Calls
 from rocketq.remoting.dispatch import Dispatcher, Hook, failure_answer, run_after
 from rocketq.remoting.feed import Feed, feed_frames
 from rocketq.remoting.limits import Limits
+from rocketq.remoting.room import ConnectionRoom
 from rocketq.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsMode, TlsSession
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,12 @@ class Endpoint:
     close_callbacks: list[CloseCallback] = field(default_factory=list)
     draining: bool = False
     unfinished_bytes: int = 0
+    room: ConnectionRoom | None = None
+    """None: as many as there are."""
+
+    def takes_another(self) -> bool:
+        """One that was accepted while the server stopped is not: it would wait for its end for ever."""
+        return not self.draining and (self.room is None or self.room.is_for(len(self.connections)))
 
 
 class Link(Protocol):
@@ -247,7 +254,7 @@ class Connection(asyncio.Protocol):
         self.peer_host, self.peer_port = (transport.get_extra_info("peername") or _GONE)[:2]
         self.local_host, self.local_port = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self._endpoint.connections.add(self)
-        if self._endpoint.draining:  # it was accepted while the server stopped, which would wait for its end for ever
+        if not self._endpoint.takes_another():
             self.abort()
 
     def data_received(self, data: bytes) -> None:

@@ -9,11 +9,14 @@ from rocketq.protocol.frame import FRAME_BYTES_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of every connection of one server or pool, except `unfinished_bytes_max`, which is of all of them together."""
+    """Of every connection of one server or pool, except the first two, which are of all of them together."""
 
-    frame_bytes_max: int = FRAME_BYTES_MAX
+    connections_max: int = 0
+    """A server drops who comes beyond it. 0: half of the files that the process may open, as the rest is needed too."""
+
     unfinished_bytes_max: int = 512 << 20
     """Held of frames whose end has not come; a connection that would go beyond it is dropped."""
+    frame_bytes_max: int = FRAME_BYTES_MAX
     idle_ms: int = 120_000
     """Closed after so long without a read or a write."""
     write_high_bytes: int = 1 << 20

@@ -11,6 +11,7 @@ from rocketq.remoting.dispatch import Dispatcher
 from rocketq.remoting.feed import Feed, feed_frames
 from rocketq.remoting.idle import IdleWatch
 from rocketq.remoting.limits import Limits
+from rocketq.remoting.room import ConnectionRoom
 from rocketq.remoting.tls import ServerTls, TlsConfig
 
 _BACKLOG = 1024
@@ -53,6 +54,7 @@ class Server:
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 picks a free one, which `port` then tells."""
+        self._endpoint.room = ConnectionRoom(self._endpoint.limits.connections_max)
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(self._accept, host, port, backlog=_BACKLOG, reuse_address=True)

@@ -280,6 +280,27 @@ def test_unfinished_frames_of_all_peers_together_are_bounded(run: Run) -> None:
     run(main())
 
 
+def test_more_connections_than_may_be_are_dropped(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: those that are there are served, and when one goes there is room again."""
+
+    async def main() -> None:
+        async with serving(limits=Limits(connections_max=2)) as server, raw_peer(server.addr) as first:
+            assert (await first.ask(request(ECHO))).code == 0
+            async with raw_peer(server.addr) as second:
+                assert (await second.ask(request(ECHO))).code == 0
+                for _ in range(3):
+                    async with raw_peer(server.addr) as third:
+                        assert await third.is_closed_by_peer()
+                assert (await first.ask(request(ECHO))).code == 0
+            while len(server.connections) > 1:
+                await asyncio.sleep(0.01)
+            async with raw_peer(server.addr) as late:
+                assert (await late.ask(request(ECHO))).code == 0
+
+    run(main())
+    assert caplog.text.count("new connections are dropped: there are 2, which is all that may be") == 1
+
+
 def test_a_thousand_idle_connections(run: Run) -> None:
     """Goal: they cost little and keep nobody from being served."""
 

@@ -1,0 +1,31 @@
+"""How many connections a server takes."""
+
+from __future__ import annotations
+
+import logging
+import resource
+
+log = logging.getLogger(__name__)
+
+
+class ConnectionRoom:
+    """Keeps strangers from taking every file that the process may open: a store needs some to go on."""
+
+    def __init__(self, connections_max: int = 0) -> None:
+        self._connections_max = connections_max or _files_max() // 2
+        self._told = False
+
+    def is_for(self, count: int) -> bool:
+        """Whether so many may be, the new one among them. One line is logged when there begin to be too many."""
+        if count <= self._connections_max:
+            self._told = False
+            return True
+        if not self._told:
+            self._told = True
+            log.warning("new connections are dropped: there are %d, which is all that may be", self._connections_max)
+        return False
+
+
+def _files_max() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
