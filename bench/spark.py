@@ -112,11 +112,11 @@ def judge(row: Row, result: Result) -> list[Bar]:
 
 def table(results: Mapping[str, Result]) -> str:
     columns = f"{'rows/CPU-s':>12}{'rows/s':>12}{'CPU s':>8}{'wall s':>8}{'broker':>8}{'ratio':>7}{'wall':>6}"
-    lines = [f"{'':42}{'':9}{columns}"]
+    lines = [f"{'':42}{'':10}{columns}"]
     for name, result in results.items():
         for peer, each in result.peers.items():
             figures = f"{each.rows_per_cpu_s:12,.0f}{each.rows_per_s:12,.0f}{each.cpu_s:8.2f}{each.wall_s:8.2f}"
-            lines.append(f"{name:42}{peer:9}{figures}{each.broker_cpu_s:8.2f}{_beside(result, peer)}")
+            lines.append(f"{name:42}{peer:10}{figures}{each.broker_cpu_s:8.2f}{_beside(result, peer)}")
     return "\n".join(lines)
 
 

@@ -27,7 +27,7 @@ class DefaultSource(DataSource):
         from rocketq.spark.schema import source_schema  # noqa: PLC0415
 
         wanted = {key.lower(): value for key, value in self.options.items()}.get("includeproperties", "")
-        return source_schema(properties=wanted.strip().lower() == "true")
+        return source_schema(properties=wanted.strip().lower() in ("true", "user"))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Spark refuses every read of a reader that takes filters while its setting for that is off, which it is by

@@ -118,6 +118,33 @@ def test_any_columns_in_any_order() -> None:
     assert batch.to_pydict() == {"body": [b"b0", b"b1", b"b2"], "queueOffset": [0, 1, 2]}
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["KEYS", "UNIQ_KEY", "a", "bb", "KEY", "WAIT", "region"]), names), max_size=80)
+)
+def test_hidden_properties_are_in_no_map_and_the_last_of_a_name_wins(items: list[tuple[str, str]]) -> None:
+    """Goal: what an application set is all there is, however often it was said and however many there are."""
+    data = encode_record(make(0, properties="".join(f"{name}\1{value}\2" for name, value in items).encode()))
+    rows = RecordRows()
+    rows.in_place = False
+    rows.hide([b"KEYS", b"UNIQ_KEY", b"WAIT"])
+    rows.collect(MappedBuffer(data, 0), 0, len(data), 1 << 20)
+    batch = BatchBuilder(arrow_schema(["keys", "properties"])).build(rows)
+    batch.validate(full=True)
+    own = dict(batch.column("properties").to_pylist()[0])
+    assert own == {name: value for name, value in items if name not in ("KEYS", "UNIQ_KEY", "WAIT")}
+    assert batch.column("keys").to_pylist() == [dict(items).get("KEYS")]
+
+
+def test_a_name_too_long_to_be_hidden_is_refused() -> None:
+    """Goal: nobody believes that something is hidden which is not."""
+    rows = RecordRows()
+    rows.hide([b"n" * 63])
+    for name in (b"", b"n" * 64):
+        with pytest.raises(ValueError, match="1 to 63 bytes"):
+            rows.hide([name])
+
+
 def test_unknown_columns_and_wrong_types_are_named() -> None:
     """Goal: a typo in a schema is told by its name before anything is read."""
     with pytest.raises(UnknownColumnError, match="no column 'bdy'"):

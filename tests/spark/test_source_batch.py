@@ -48,6 +48,17 @@ def test_every_column_is_what_was_sent(spark: SparkSession, filler: Filler, thou
         assert abs(stored_ms - now_ms) < 14 * 3_600_000  # naive times are of the machine's zone
 
 
+def test_the_map_may_have_what_the_application_set_alone(
+    spark: SparkSession, filler: Filler, thousand: Thousand
+) -> None:
+    """Goal: what RocketMQ puts among the properties has columns of its own, and can be left out of the map."""
+    topic, sent = thousand
+    for row in reading(spark, filler, topic, includeProperties="user").collect():
+        message = sent[row.brokerName, row.queueId, row.queueOffset]
+        assert row.properties == dict(message.properties)
+        assert row["keys"] == message.keys[0]
+
+
 def test_any_columns_in_any_order(spark: SparkSession, filler: Filler, thousand: Thousand) -> None:
     """Goal: .schema() is the pruning of columns."""
     topic, sent = thousand

@@ -17,6 +17,8 @@ cpdef enum:
     STORE_HOST = 64
     PROPERTIES = 128
     NUMBERS = 256
+    ITEMS_MAX = 32
+    HIDDEN_BYTES_MAX = 64
 
 cdef class TextColumn:
     cdef readonly bytearray ends, data, valid

@@ -21,10 +21,10 @@ if not cython.compiled:
     # What fill() is asked for; any of them, or'ed.
     TOPIC, MESSAGE_ID, TAGS, KEYS, BODY, BORN_HOST, STORE_HOST, PROPERTIES = 1, 2, 4, 8, 16, 32, 64, 128
     NUMBERS = 256
+    # Of properties: items looked at together, and the bytes of names that can be hidden.
+    ITEMS_MAX, HIDDEN_BYTES_MAX = 32, 64
 
 BATCH_BYTES_MAX = 1 << 30
-ITEMS_MAX = 32
-HIDDEN_BYTES_MAX = 64
 ID_BYTES_MAX = 56
 HOST_BYTES_MAX = 24
 
@@ -153,7 +153,7 @@ class RecordRows:
         """Properties of these names are in no map from now on."""
         ints: cython.int[::1]
         known = sorted({bytes(name) for name in names}, key=len)
-        if known and not 0 < len(known[0]) <= len(known[-1]) < HIDDEN_BYTES_MAX:
+        if any(not 0 < len(name) < HIDDEN_BYTES_MAX for name in known):
             raise ValueError(f"a name has 1 to {HIDDEN_BYTES_MAX - 1} bytes")
         ends = [sum(len(name) for name in known if len(name) < size) for size in range(HIDDEN_BYTES_MAX + 1)]
         self._hidden = b"".join(known) + b"\0"

@@ -113,6 +113,28 @@ class Property:
     DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
     DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 
+    TRACE_CONTEXT: Final = "TRACE_CONTEXT"
+    MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+    MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+    BORN_HOST: Final = "__BORNHOST"
+    BORN_MS: Final = "BORN_TIMESTAMP"
+    POP_OFFSET: Final = "POP_CK_OFFSET"
+    TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
+    TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
+    TIMER_DELAY_LEVEL: Final = "TIMER_DELAY_LEVEL"
+    INNER_COUNT: Final = "INNER_NUM"
+    INNER_BASE: Final = "INNER_BASE"
+    COPY_INFO: Final = "DUP_INFO"
+    EXTENDED_UNIQUE_KEY: Final = "EXTEND_UNIQ_INFO"
+    PROPERTIES_CRC: Final = "__CRC32#"
+    TRANSFER_FLAG: Final = "TRANSFER_FLAG"
+    CORRECTION_FLAG: Final = "CORRECTION_FLAG"
+    MQ2_FLAG: Final = "MQ2_FLAG"
+
+
+SYSTEM_PROPERTIES: Final = frozenset(value for name, value in vars(Property).items() if not name.startswith("_"))
+"""Applications may not use these names for properties of their own."""
+
 
 def topic_fault(topic: str) -> str | None:
     """Why this is no legal topic name, for people; None when it is one."""

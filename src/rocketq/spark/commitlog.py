@@ -109,6 +109,8 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task; a file that its broker deleted meanwhile is an error, or passed, as the options say."""
     scan = RangeScan(part, schema, choice=choice, broker_name=options.broker_name, fail_fast=options.fail_fast)
+    if options.user_properties_only:
+        scan.hide_system_properties()
     try:
         yield from scan.batches()
     except FileNotFoundError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rocketq.spark.commitlog_ranges import RANGE_BYTES, STORE_TIME_SLACK_MS
 from rocketq.spark.errors import OptionError
-from rocketq.spark.options import Options
+from rocketq.spark.options import Options, parse_properties
 
 RANGE_BYTES_MIN = 1 << 10
 
@@ -25,6 +25,7 @@ class CommitLogOptions:
     stored_from_ms: int | None = None
     stored_before_ms: int | None = None
     filter_pushdown: str = "auto"
+    user_properties_only: bool = False
 
 
 def parse_commitlog(given: Mapping[str, str]) -> CommitLogOptions:
@@ -34,6 +35,7 @@ def parse_commitlog(given: Mapping[str, str]) -> CommitLogOptions:
         paths=_paths(options),
         broker_name=options.text("brokerName"),
         range_bytes=options.count("maxPartitionBytes", at_least=RANGE_BYTES_MIN) or RANGE_BYTES,
+        user_properties_only=parse_properties(options) == "user",
         fail_fast=options.one_of("mode", ("permissive", "failfast")) == "failfast",
         slack_ms=_or(options.count("storeTimeSlackMs", at_least=0), STORE_TIME_SLACK_MS),
         ignore_missing=options.flag("ignoreMissingFiles", default=False),
@@ -49,7 +51,7 @@ def parse_commitlog(given: Mapping[str, str]) -> CommitLogOptions:
 
 def included(options: Options) -> tuple[bool, bool]:
     """Whether the columns properties and _corrupt are wanted by who gives no schema."""
-    return options.flag("includeProperties", default=False), options.flag("includeCorrupt", default=False)
+    return parse_properties(options) != "false", options.flag("includeCorrupt", default=False)
 
 
 def _paths(options: Options) -> tuple[str, ...]:

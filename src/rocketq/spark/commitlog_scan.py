@@ -13,6 +13,7 @@ import pyarrow as pa
 from rocketq.columns import BatchBuilder
 from rocketq.kernel.record_columns import RecordRows
 from rocketq.kernel.records import BAD_CRC, BAD_LENGTH, BAD_MAGIC, BAD_OFFSET, BLANK, MESSAGE
+from rocketq.protocol.names import SYSTEM_PROPERTIES
 from rocketq.spark.commitlog_ranges import ByteRange
 from rocketq.spark.errors import SparkError
 from rocketq.store.log_chain import LOOK_BACK_BYTES, ChainedFile
@@ -110,6 +111,9 @@ class RangeScan:
         choice.apply_to(self._rows)
         self.damage: list[Damage] = []
         self.read_to = part.start
+
+    def hide_system_properties(self) -> None:
+        self._rows.hide(name.encode() for name in SYSTEM_PROPERTIES)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """FileNotFoundError when the file was deleted before we had it."""

@@ -99,6 +99,7 @@ class SourceOptions:
     slice_rows_max: int | None = None
     limits: Limits = Limits()
     include_properties: bool = False
+    user_properties_only: bool = False
     commit_each_batch: bool = False
     commit_group: str | None = None
     filter_pushdown: str = "auto"
@@ -198,6 +199,7 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     fetching = _parse_fetching(options, group or f"{prefix or 'spark-rocketmq'}-reader")
     starting = _parse_position(options, "starting", Mark.LATEST if streaming else Mark.EARLIEST)
     ending = _parse_position(options, "ending", Mark.LATEST)
+    properties = parse_properties(options)
     commit = options.one_of("commitOffsets", ("none", "batch")) or "none"
     if group is None and (commit == "batch" or starting is Mark.COMMITTED):
         raise OptionError("committed offsets are those of a group: option rocketmq.group.id is missing")
@@ -212,7 +214,8 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         slices_min=options.count("minPartitions"),
         slice_rows_max=options.count("maxRecordsPerPartition"),
         limits=_parse_limits(options),
-        include_properties=options.flag("includeProperties", default=False),
+        include_properties=properties != "false",
+        user_properties_only=properties == "user",
         commit_each_batch=commit == "batch",
         commit_group=group,
         filter_pushdown=options.one_of("filterPushdown", ("auto", "always", "never")) or "auto",
@@ -220,6 +223,11 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     _refuse_contradictions(options, parsed, streaming=streaming)
     options.refuse_unknown()
     return parsed
+
+
+def parse_properties(options: Options) -> str:
+    """Which of them the map has: those of the application only, without what RocketMQ itself puts there, are `user`."""
+    return options.one_of("includeProperties", ("true", "false", "user")) or "false"
 
 
 def _refuse_contradictions(options: Options, parsed: SourceOptions, *, streaming: bool) -> None:

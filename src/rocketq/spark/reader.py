@@ -19,6 +19,7 @@ from rocketq.kernel.record_columns import RecordRows
 from rocketq.kernel.records import MESSAGE
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.flags import ExpressionType
+from rocketq.protocol.names import SYSTEM_PROPERTIES
 from rocketq.spark.errors import DataLossError, SparkError, told_of
 from rocketq.spark.options import Connection, Fetching, SourceOptions
 from rocketq.spark.planner import LostRange, QueueSlice, describe_ranges
@@ -133,6 +134,8 @@ class _Decoder:
         self._builder = BatchBuilder(wider, {"brokerName": part.queue.broker_name, "topic": part.queue.topic})
         self._rows = RecordRows()
         self._rows.in_place = False
+        if options.user_properties_only:
+            self._rows.hide(name.encode() for name in SYSTEM_PROPERTIES)
         self._rows.queue_offset_low, self._rows.queue_offset_high = part.low, part.high
         self.count = 0
 

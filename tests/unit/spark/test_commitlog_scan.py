@@ -16,6 +16,7 @@ from tests.unit.spark.log_writing import V6, overwrite, record, write_log
 from rocketq.columns import arrow_schema
 from rocketq.model import SysFlag
 from rocketq.protocol.messages import encode_record
+from rocketq.protocol.properties import encode_properties
 from rocketq.spark.commitlog_files import LogFile, find_log_files
 from rocketq.spark.commitlog_ranges import ByteRange, plan_ranges
 from rocketq.spark.commitlog_scan import CORRUPT, CORRUPT_TYPE, Choice, DamagedLogError, RangeScan
@@ -184,6 +185,22 @@ def test_zeros_inside_the_log_are_told_and_zeros_at_its_end_are_not(folder: Path
     rows = read_all(folder, 1024)
     assert damages(rows) == [("zeros where a record should be", placed[3].log_offset, placed[3].size + placed[4].size)]
     assert len(rows) == 60 - 2 + 1
+
+
+def test_the_map_may_have_what_the_application_set_alone(folder: Path) -> None:
+    """Goal: store files are read with the same choice of properties as topics."""
+    write_log(
+        folder,
+        [record(0, properties=encode_properties({"KEYS": "k", "UNIQ_KEY": "u", "price": "7"}))],
+        file_bytes=FILE_BYTES,
+    )
+    for hides, wanted in ((False, {"KEYS", "UNIQ_KEY", "price"}), (True, {"price"})):
+        (file,) = find_log_files([str(folder)])
+        scan = RangeScan(ByteRange(file, 0, file.size_bytes), arrow_schema(["properties"]))
+        if hides:
+            scan.hide_system_properties()
+        (batch,) = scan.batches()
+        assert set(dict(batch.column(0).to_pylist()[0])) == wanted
 
 
 def test_rows_are_chosen_and_stretches_are_of_no_topic(folder: Path) -> None:

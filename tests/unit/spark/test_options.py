@@ -47,7 +47,16 @@ def test_keys_come_in_any_case() -> None:
     """Goal: Spark lower-cases keys."""
     options = parse_source({"NAMESERVER": "a:1", "topic": "T", "includeproperties": "TRUE"}, streaming=False)
     assert options.include_properties
+    assert not options.user_properties_only
     assert parse_source({"rocketmq.nameserver.address": "a:1", "topic": "T"}, streaming=False).subscription.topics
+
+
+def test_properties_may_be_those_of_the_application_only() -> None:
+    """Goal: a map may leave out what has columns of its own, and a slip is told with what there is."""
+    assert batch(includeProperties="user").include_properties
+    assert batch(includeProperties="user").user_properties_only
+    with pytest.raises(OptionError, match=r"includeProperties must be one of true, false, user, not 'some'"):
+        batch(includeProperties="some")
 
 
 def test_every_key_of_a_read_is_read() -> None:
