@@ -13,6 +13,7 @@ from rocketq.nameserver.route_table import RouteTable
 from rocketq.nameserver.settings import Settings
 from rocketq.remoting import Connection, Dispatcher, Limits, Server, TlsConfig
 from rocketq.runtime.clock import Clock, SystemClock
+from rocketq.runtime.file_limit import raise_file_limit
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class NameServer:
 
     async def start(self) -> None:
         """Serve; `addr` tells where."""
+        raise_file_limit()
         await self._server.start(self._config.host, self._config.port)
         self._settings.config = replace(self._settings.config, port=self.port)  # where it really listens, for tools
         self._scanning = asyncio.get_running_loop().create_task(self._scan_regularly())

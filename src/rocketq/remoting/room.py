@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-import resource
+
+from rocketq.runtime.file_limit import file_limit
 
 log = logging.getLogger(__name__)
 
@@ -12,7 +13,7 @@ class ConnectionRoom:
     """Keeps strangers from taking every file that the process may open: a store needs some to go on."""
 
     def __init__(self, connections_max: int = 0) -> None:
-        self._connections_max = connections_max or _files_max() // 2
+        self._connections_max = connections_max or file_limit() // 2
         self._told = False
 
     def is_for(self, count: int) -> bool:
@@ -24,8 +25,3 @@ class ConnectionRoom:
             self._told = True
             log.warning("new connections are dropped: there are %d, which is all that may be", self._connections_max)
         return False
-
-
-def _files_max() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 30 if soft == resource.RLIM_INFINITY else soft

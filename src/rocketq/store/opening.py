@@ -1,9 +1,8 @@
-"""Around the opening of a store: telling how far it is, and having enough file descriptors."""
+"""Around the opening of a store: telling how far it is."""
 
 from __future__ import annotations
 
 import logging
-import resource
 import time
 
 from rocketq.store.recovery import Progress
@@ -26,10 +25,3 @@ def log_progress() -> Progress:
                      100 * done / max(total, 1), (done >> 20) / (now - began))  # fmt: skip
 
     return progress
-
-
-def raise_file_limit() -> None:
-    """Every mapping holds a descriptor: ask for as many as this process may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1 << 20), hard))

@@ -15,6 +15,7 @@ from rocketq.errors import ConfigError, StoreError
 from rocketq.kernel.properties import hash_text
 from rocketq.model import NewMessage
 from rocketq.runtime.clock import Clock, SystemClock
+from rocketq.runtime.file_limit import raise_file_limit
 from rocketq.store.admission import Health
 from rocketq.store.announcer import Announcer, QueueListener
 from rocketq.store.checkpoint import Checkpoint, DirectoryLock
@@ -27,7 +28,7 @@ from rocketq.store.flusher import Flusher
 from rocketq.store.index import Index
 from rocketq.store.index_rebuild import IndexRebuild
 from rocketq.store.lookups import Lookups
-from rocketq.store.opening import log_progress, raise_file_limit
+from rocketq.store.opening import log_progress
 from rocketq.store.point_keeper import PointKeeper
 from rocketq.store.queries import Queries
 from rocketq.store.queue_extensions import BitmapOf
