@@ -9,14 +9,12 @@ from typing import Final, Protocol
 
 from rocketq.broker.config import BrokerConfig, BrokerRole
 from rocketq.broker.deleted_topics import PushedTables
+from rocketq.broker.lease_guard import LeaseGuard
 from rocketq.broker.master_tables import CopyPorts, MasterTables
 from rocketq.broker.registration import Registrar
 from rocketq.broker.settings import Settings
 from rocketq.errors import StoreError
 from rocketq.protocol.bodies.replication import MasterLink, ReplicaLink, ReplicationState
-from rocketq.protocol.codes import RequestCode, ResponseCode
-from rocketq.protocol.command import Command
-from rocketq.remoting import Connection
 from rocketq.remoting.address import join_addr
 from rocketq.replication.actions import Follow
 from rocketq.replication.agent import AgentSettings, Role
@@ -38,18 +36,6 @@ UNKNOWN_ID: Final = 1
 """Until the control store has granted one; nobody is told of it."""
 TABLES_MS: Final = 1_000
 JOIN_S_MAX: Final = 30
-_LEASED: Final = frozenset(
-    {
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.CONSUMER_SEND_MSG_BACK,
-        RequestCode.END_TRANSACTION,
-        RequestCode.PULL_MESSAGE,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-        RequestCode.LOCK_BATCH_MQ,
-    }
-)
 
 
 class RoleOwner(Protocol):
@@ -109,6 +95,7 @@ class FencedReplication:
         self._replica: FencedReplica | None = None
         self._retiring = False
         self._works = True
+        self.guard = LeaseGuard(settings, lambda: self.replica.agent, clock)
         ports.topics.listeners.append(self._tables_changed)
         ports.groups.listeners.append(self._tables_changed)
         self.serving = asyncio.Event()
@@ -274,13 +261,3 @@ class FencedReplication:
             else:
                 log.warning("broker %s has no valid lease: deliveries, checks, deletion and locks wait", name)
         return may
-
-    # as a guard, with haLeaseMode=strict
-
-    def guard(self, request: Command, connection: Connection) -> Command | None:
-        """A master without a valid lease serves nothing that another could contradict."""
-        if request.code not in _LEASED or self._settings.config.is_slave:
-            return None
-        if self.replica.agent.may_serve(self._clock.monotonic_ms()):
-            return None
-        return request.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark="the master's lease is not valid")

@@ -14,6 +14,7 @@ from rocketq.broker.figures import Figures
 from rocketq.broker.hot_answers import AnswerGate
 from rocketq.broker.hot_routes import Routes
 from rocketq.broker.hot_templates import pull_templates, send_templates
+from rocketq.broker.lease_guard import LeaseGuard
 from rocketq.broker.safety import must_wait
 from rocketq.errors import RemoteProtocolError
 from rocketq.kernel.hot_frames import HotFrames
@@ -69,6 +70,7 @@ class HotFeed:
             ports.waiting,
             self._flusher.append_listeners,
         )
+        self._monotonic_ns = _monotonic_ns(ports.clock)
         self._flusher.is_awaited = ports.waiting
         self._topics_version: object = None
         self._queues_removed = 0
@@ -163,7 +165,7 @@ class HotFeed:
     def _run(self, connection: Connection, link: Any, data: bytes) -> bytes | None:
         """One call of the kernel: the answers that may go at once; None when it may not serve."""
         desk, dispatcher = self._desk, self._dispatcher
-        if dispatcher.guards or dispatcher.hooks:
+        if dispatcher.hooks or (dispatcher.guards and self._lease is None):
             return None
         with self._writer.lock:
             if not desk.is_current():
@@ -173,6 +175,12 @@ class HotFeed:
             if data:
                 link.data, link.at = link.take(data) if link.data else data, 0
             return cast(bytes, desk.serve_rest(link))
+
+    @property
+    def _lease(self) -> LeaseGuard | None:
+        """The one guard whose word can be had in advance, when there is no other."""
+        guards = self._dispatcher.guards
+        return guards[0] if len(guards) == 1 and isinstance(guards[0], LeaseGuard) else None
 
     def _decode(self, connection: Connection, link: Any, data: bytes) -> list[Command]:
         """What was answered before bytes that are no frame is sent before the connection ends; nothing after them is
@@ -269,7 +277,8 @@ class HotFeed:
     def _refresh(self, connection: Connection) -> None:
         """Something has changed: tell the kernel what it may do from now on, and as long as what rests on which facts.
         The lock is held."""
-        health, facts = self._store.health, self._facts(connection)  # before anything is looked at
+        health, facts, lease = self._store.health, self._facts(connection), self._lease  # before anything is looked at
+        self._desk.trust(lease, 0 if lease is None else lease.valid_to_ms() * 1_000_000, self._monotonic_ns)
         version, removed = self._routes.topics.data_version, self._store.queues.removed_count
         if version is not self._topics_version or removed != self._queues_removed:
             self._topics_version, self._queues_removed = version, removed
@@ -288,8 +297,8 @@ class HotFeed:
 
     def _facts(self, connection: Connection) -> tuple[tuple[object, str, object], ...]:
         """What the kernel's leave to serve rests on. Each is replaced when it changes, never edited."""
-        store, health = self._store, self._store.health
-        looked_at = (
+        store, health, lease = self._store, self._store.health, self._lease
+        looked_at: tuple[tuple[object, str], ...] = (
             (connection.endpoint, "draining"),
             (health, "closed"),
             (health, "broken"),
@@ -300,6 +309,7 @@ class HotFeed:
             (store, "config"),
             (store, "replica_gate"),
             (store.queues, "removed_count"),
+            *(() if lease is None else lease.facts()),
         )
         return tuple((owner, name, getattr(owner, name)) for owner, name in looked_at)
 
@@ -345,3 +355,7 @@ def _place_of(command: Command) -> tuple[str, int] | None:
 def _now_ns(clock: Clock) -> Callable[[], int]:
     """The shortest way to the time."""
     return time.time_ns if isinstance(clock, SystemClock) else lambda: clock.now_ms() * 1_000_000
+
+
+def _monotonic_ns(clock: Clock) -> Callable[[], int]:
+    return time.monotonic_ns if isinstance(clock, SystemClock) else lambda: clock.monotonic_ms() * 1_000_000

@@ -17,6 +17,8 @@ cdef class HotDesk:
     cdef object _dispatcher
     cdef list _listeners
     cdef tuple _facts
+    cdef object _trusted, _monotonic_ns
+    cdef long long _trusted_to_ns
     cdef public long long sends_from_ms
     cdef public bint may_send, settling, stored
     cdef readonly list held
@@ -25,6 +27,7 @@ cdef class HotDesk:
     cdef bint is_alone(self, HotLink link)
     cdef int defer(self, HotLink link) except -1
     cdef void forget(self, HotLink link)
+    cdef bint is_guarded(self, list guards) except -1
     cdef bint holds(self) except -1
     cdef Py_ssize_t serve(self, HotLink link, bytes data) except -2
     cdef Py_ssize_t run(self, HotLink link, bytes data, Py_ssize_t at) except -2

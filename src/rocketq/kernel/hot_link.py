@@ -22,7 +22,8 @@ class HotDesk:
     """What all links of a port share: the kernel's frames, and the facts that must hold for serving without asking.
 
     Its owner says with `expect` what it has looked at; a fact that is another one since sends links to their
-    connections, until `expect` is called again. `settle()` is called in the loop's next turn, once until `settling` is
+    connections, until `expect` is called again; so does a guard, but for one that `trust`
+    was called for. `settle()` is called in the loop's next turn, once until `settling` is
     taken back: something is stored that somebody waits for (`stored` says that anything is), pulls were answered, or
     answers must wait (`held`: pairs of a link and its answers).
     """
@@ -41,6 +42,8 @@ class HotDesk:
         self._waiting = waiting
         self._listeners = listeners
         self._facts = None
+        self._trusted = self._monotonic_ns = None
+        self._trusted_to_ns = 0
         self.may_send = False
         self.sends_from_ms = 0
         self.settling = self.stored = False
@@ -52,8 +55,23 @@ class HotDesk:
         """Serve while each (object, name, value) is so, in that very value; None: not at all."""
         self._facts = facts
 
+    def trust(self, guard, to_ns: cython.longlong, monotonic_ns):
+        """This guard, when it is the only one, refuses nothing that we serve before that time. None: no guard does."""
+        self._trusted = guard
+        self._trusted_to_ns = to_ns
+        self._monotonic_ns = monotonic_ns
+
+    def is_guarded(self, guards):
+        now_ns: cython.longlong
+        if len(guards) == 0:
+            return False
+        if len(guards) > 1 or self._trusted is None or guards[0] is not self._trusted:
+            return True
+        now_ns = self._monotonic_ns()
+        return now_ns >= self._trusted_to_ns
+
     def holds(self):
-        if self._facts is None or self._dispatcher.guards or self._dispatcher.hooks:
+        if self._facts is None or self._dispatcher.hooks or self.is_guarded(self._dispatcher.guards):
             return False
         for owner, name, value in self._facts:
             if getattr(owner, name) is not value:

@@ -15,7 +15,17 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.replication.control import ControlError
 from rocketq.replication.control_memory import ControlTable, MemoryControl
 from rocketq.runtime.clock import SystemClock
-from tests.contract.broker.kit import connected, eventually, heartbeat, make_topic, over_loopback, props, send
+from tests.contract.broker.kit import (
+    connected,
+    eventually,
+    heartbeat,
+    make_topic,
+    over_loopback,
+    props,
+    pull_fields,
+    send,
+    send_fields,
+)
 from tests.contract.broker.test_replication import make_broker, name_server, running
 
 FENCED = {
@@ -224,6 +234,39 @@ async def test_services_of_a_master_wait_while_it_has_no_lease(
         assert master.parts.store.retention.keep_from() != 0
         assert "has no valid lease" in caplog.text
         assert "is valid again" in caplog.text
+
+
+@over_loopback
+async def test_a_strict_master_serves_by_the_kernel_until_its_lease_ends(
+    tmp_path: Path, controls: list[ControlThatMayBeAway]
+) -> None:
+    """Goal: a valid lease costs no request its fast path; without one nothing is stored or read, by anybody."""
+    async with replicas(tmp_path, haLeaseMode="strict") as (master, _), connected(master.addr) as (one,):
+        await make_topic(one, "T", 1)
+        feed, store, agent, clock = master.feeds[0], master.parts.store, fenced(master).replica.agent, SystemClock()
+
+        async def is_hot() -> bool:
+            sends, pulls = feed.taken, feed.pulls_taken
+            sent = await send(one, "T")
+            read = await one.ask(RequestCode.PULL_MESSAGE, pull_fields("T"))
+            return (sent.code, read.code) == (0, 0) and (feed.taken, feed.pulls_taken) == (sends + 1, pulls + 1)
+
+        async def is_over() -> bool:
+            return not agent.has_lease(clock.monotonic_ms())
+
+        await heartbeat(one, "c1", "g", topic="T")
+        await eventually(is_hot, 20)
+        controls[0].away = True
+        await eventually(is_over, 20)
+        known = feed.taken, feed.pulls_taken, store.max_offset("T", 0)
+        for code, fields in (
+            (RequestCode.SEND_MESSAGE, send_fields("T", 0)),
+            (RequestCode.PULL_MESSAGE, pull_fields("T")),
+        ):
+            assert (await one.ask(code, fields, b"body")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (feed.taken, feed.pulls_taken, store.max_offset("T", 0)) == known
+        controls[0].away = False
+        await eventually(is_hot, 20)
 
 
 @over_loopback

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,11 +77,18 @@ class _Anything:
         return _Anything()
 
 
-def make_desk(call_soon: Callable[..., object] = lambda *given: None) -> Any:
+def make_desk(call_soon: Callable[..., object] = lambda *given: None, dispatcher: object = None) -> Any:
     sends = SendFrames(Appender(b"\x7f\0\0\1\0\0\x2a\x9f"), None, b"", b"", 0)
     pulls = PullFrames(AnswerBuffer(), LogMap(1 << 20), lambda: 0, None, 0, 0)
     return HotDesk(
-        HotFrames(sends, pulls, 1 << 20), _Anything(), _Anything(), lambda: 0, call_soon, None, lambda: False, []
+        HotFrames(sends, pulls, 1 << 20),
+        _Anything(),
+        dispatcher or _Anything(),
+        lambda: 0,
+        call_soon,
+        None,
+        lambda: False,
+        [],
     )
 
 
@@ -159,3 +167,26 @@ def test_a_closed_or_paused_link_sends_nothing_by_itself(pair: tuple[socket.sock
     link.write(b"c")
     assert (owner.written, received(theirs), line.kept) == (b"ac", b"", [])
     assert owner.events == ["pause", "resume", "lost"]
+
+
+def test_a_guard_is_asked_for_every_request_but_for_one_that_is_trusted_until_a_time() -> None:
+    """Goal: the kernel serves past no guard, and past the one whose word it has not a moment too long."""
+
+    guarded, lease, now_ns = SimpleNamespace(guards=[], hooks=[]), object(), [99]
+    desk = make_desk(dispatcher=guarded)
+    desk.expect(())
+    assert desk.is_current()
+    guarded.guards = [lease]
+    assert not desk.is_current()
+    desk.trust(lease, 100, lambda: now_ns[0])
+    assert desk.is_current()
+    now_ns[0] = 100
+    assert not desk.is_current(), "its time is over"
+    desk.trust(lease, 200, lambda: now_ns[0])
+    assert desk.is_current()
+    for others in ([lease, object()], [object()], [object(), lease]):
+        guarded.guards = others
+        assert not desk.is_current()
+    guarded.guards = [lease]
+    desk.trust(None, 200, lambda: now_ns[0])
+    assert not desk.is_current()
