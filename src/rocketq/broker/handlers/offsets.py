@@ -10,7 +10,6 @@ from rocketq.broker.settings import Settings
 from rocketq.protocol.bodies.offsets import CorrectionOffsets
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import offsets as headers
-from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.store import ReadStatus, Store
 
@@ -42,13 +41,13 @@ def query(request: Request[headers.QueryOffsetRequest], ports: OffsetPorts) -> R
 
 
 def _starts_at_zero(request: Request[headers.QueryOffsetRequest], store: Store) -> bool:
-    """An empty queue counts for 4.x clients, which take any failure for "none"; newer ones ask for the difference."""
+    """An empty queue counts, too: who is told "none" asks for the end next, and skips what was stored in between."""
     header = request.header
     if store.min_offset(header.topic, header.queue_id) > 0:
         return False
     found = store.read(header.topic, header.queue_id, 0, count_max=1)
     if found.status in (ReadStatus.NO_MATCHED_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
-        return request.version < V5_0_0
+        return True
     return not found.suggest_slave
 
 
