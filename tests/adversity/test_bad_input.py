@@ -574,6 +574,20 @@ def test_a_disk_that_is_really_full_kills_nobody(small_mount: Path) -> None:
         verify(store, records)
 
 
+def test_a_store_on_a_full_disk_can_be_checked(small_mount: Path) -> None:
+    """Goal: queue files are mostly holes, and tmpfs gives those that are read memory, or a signal when it has none."""
+    root = small_mount / "store"
+    with Store.open(small_config(root, queue_file_bytes=6_000_000)) as store:
+        fill(store, 0, 20)
+    ballast = small_mount / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+    command = [sys.executable, "-m", "rocketq", "store", "check", str(root)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (ran.returncode, ran.stdout.splitlines()[-1:]) == (0, ["sound"])
+
+
 def test_a_full_disk_at_opening_is_a_clear_error_and_harms_nothing(small_mount: Path, healthy_of: HealthyOf) -> None:
     """Goal: a store that cannot even start says so; with room again it has everything."""
     healthy = healthy_of("ours-crash")

@@ -189,7 +189,7 @@ class PartVerifier(Verifier):
         tail = self._open_index(path)
         if tail is not None:
             wrong = tail.check(log_end)
-            if wrong is None and not self._is_zero_behind(path, tail):
+            if wrong is None and not self._is_zero(tail.file, path, tail.end_at):
                 wrong = "there is something behind the last unit"
             if wrong is not None:
                 self._lagging(f"index/{path.name}", wrong)
