@@ -17,7 +17,7 @@ from .release import Release
 
 BROKER_NAME = "broker-a"
 CLUSTER_NAME = "DefaultCluster"
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.05
 

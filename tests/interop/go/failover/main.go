@@ -24,6 +24,8 @@ const pause = 5 * time.Millisecond
 
 var lock sync.Mutex
 var quiet atomic.Bool
+var begin sync.Once
+var begun = make(chan struct{})
 
 func must(err error) {
 	if err != nil {
@@ -49,6 +51,7 @@ func send(writer rocketmq.Producer, topic string, sender int) {
 		case result.Status != primitive.SendOK:
 			say("failed", body, result.Status)
 		default:
+			begin.Do(func() { close(begun) })
 			say("sent", result.MessageQueue.QueueId, result.QueueOffset, body)
 		}
 		time.Sleep(pause)
@@ -79,6 +82,7 @@ func main() {
 			send(writer, os.Args[2], sender)
 		}(sender)
 	}
+	<-begun // a consumer of a topic that nobody has made yet does not start
 	must(reader.Start())
 	input := bufio.NewReader(os.Stdin)
 	_, _ = input.ReadString('\n')
