@@ -114,7 +114,7 @@ class Bench:
 
     def _fill_kafka(self, topic: str, frame: DataFrame) -> None:
         """On a busy machine its node may take itself for dead for a while: then once more, into another topic."""
-        from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark is imported late
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - Spark is imported late
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
         for attempt in range(1, FILLS_MAX + 1):
