@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import importlib
 from types import ModuleType
+from typing import Any
 
 import click
 
 from rocketq import __version__
+from rocketq.cli.standard_files import hold_standard_files, lacks_room
 
 COMMANDS = {
     "bench": ("rocketq.cli.commands.bench", "bench"),
@@ -32,6 +34,16 @@ COMMANDS = {
 
 class LazyGroup(click.Group):
     """Imports a command's module when it is asked for, so that the others cost nothing."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        hold_standard_files()
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if not lacks_room(error):
+                raise
+            click.echo(f"rocketq {ctx.invoked_subcommand}: {error}", err=True)
+            ctx.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

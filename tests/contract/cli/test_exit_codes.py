@@ -302,3 +302,15 @@ def test_watching_ends_well_with_an_interrupt(cluster: EmbeddedCluster, rocketq:
         child.kill()
         child.communicate()
     assert (child.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("files", "code", "said"),
+    [("<&- >&- 2>&-", 0, ""), (">/dev/full", 1, "rocketq topic: [Errno 28] No space left on device\n")],
+    ids=["closed", "full"],
+)
+def test_output_that_goes_nowhere_is_no_crash(cluster: EmbeddedCluster, files: str, code: int, said: str) -> None:
+    """Goal: supervisors close standard files, and disks of logs fill up."""
+    words = f"{sys.executable} -m rocketq topic list --all -n {cluster.name_server_addr} {files}"
+    ran = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False, timeout=100)
+    assert (ran.returncode, ran.stderr) == (code, said)
