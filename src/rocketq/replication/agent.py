@@ -506,6 +506,8 @@ class Agent:
     def _retired(self, now_ms: int) -> list[Action]:
         if self._stopping:
             return self._stopped_master("another replica takes over")
+        if self._retiring_ms is None:  # the answer is late: this replica has stepped down, and follows or leads again
+            return self._read_first(now_ms)
         return self._step_down("another replica takes over, as planned", now_ms)
 
     def _send(self, purpose: Purpose, change: Transaction, now_ms: int) -> list[Action]:
