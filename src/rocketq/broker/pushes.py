@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 Client = Member[Connection]
 
 _PAUSE_PER_MEMBER_S: Final = 0.001
-_NEW_GROUP_S: Final = 0.5
+_NEW_GROUP_S: Final = 1.5
 
 
 def push(clients: Iterable[Client], header: Header, body: bytes = b"") -> None:
@@ -60,7 +60,8 @@ class ChangeNotices:
 
     def tell_soon(self, group: str) -> None:
         """Of a group that has just come to be. A Java client that does not know the route of its retry topic looks for
-        it when it divides the queues, which is after its first heartbeats, and uses it when it divides them again."""
+        it when it divides the queues, which is after its first heartbeats, and uses it when it divides them again; one
+        of 5.x does that once in a second, and not in its first."""
         self._later(_NEW_GROUP_S, partial(self.tell, group))
 
     def _go_on(self, group: str) -> None:

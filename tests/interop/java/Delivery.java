@@ -21,8 +21,11 @@ import org.apache.rocketmq.common.message.MessageExt;
  */
 public final class Delivery {
     private static final int SETTLE_MS = 40_000; // clients look for new routes every 30 seconds
+    private static final int PROMPT_MS = 15_000; // a client without the route of its retry topic looks again after 20 s
     private static final Map<String, Long> DUE = new ConcurrentHashMap<>();
     private static final Map<String, AtomicInteger> TRIES = new ConcurrentHashMap<>();
+    private static final Map<String, Long> FIRST = new ConcurrentHashMap<>();
+    private static final AtomicInteger PROMPT = new AtomicInteger();
     private static final AtomicInteger EARLY = new AtomicInteger();
     private static final PrintStream OUT = System.out;
 
@@ -92,6 +95,7 @@ public final class Delivery {
         OUT.println("delayed " + tries("delayed"));
         OUT.println("timed " + tries("timed"));
         OUT.println("tries " + tries("bad"));
+        OUT.println("prompt " + PROMPT.get());
         OUT.println("early " + EARLY.get());
         OUT.println("dead " + dead.values().stream().filter(topic::equals).count());
     }
@@ -159,7 +163,11 @@ public final class Delivery {
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             boolean good = true;
             for (MessageExt message : messages) {
-                TRIES.computeIfAbsent(body(message), name -> new AtomicInteger()).incrementAndGet();
+                int tries = TRIES.computeIfAbsent(body(message), name -> new AtomicInteger()).incrementAndGet();
+                long first = FIRST.computeIfAbsent(body(message), name -> System.currentTimeMillis());
+                if (tries == 2 && System.currentTimeMillis() < first + PROMPT_MS) {
+                    PROMPT.incrementAndGet();
+                }
                 if (System.currentTimeMillis() < DUE.getOrDefault(body(message), 0L)) {
                     EARLY.incrementAndGet();
                 }
