@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport equal_bytes, load_i32
+from rocketq.kernel.primitives cimport equal_bytes, load_i32, prefetch
 from rocketq.kernel.answers cimport AnswerBuffer, AnswerTemplate
 from rocketq.kernel.appender cimport APPENDED, Appender
 from rocketq.kernel.frame_header cimport FrameHeader

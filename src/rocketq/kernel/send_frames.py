@@ -11,7 +11,7 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.answers import AnswerBuffer
     from rocketq.kernel.appender import APPENDED, Appender
-    from rocketq.kernel.primitives import equal_bytes, load_i32
+    from rocketq.kernel.primitives import equal_bytes, load_i32, prefetch
     from rocketq.kernel.queue_units import QueueTail
     from rocketq.kernel.send_properties import SendProperties, is_plain_batch
     from rocketq.kernel.send_request import SendRequest
@@ -97,6 +97,8 @@ class SendFrames:
         if self.indexed and self.appender.index is None:
             return False
         queue = self.find_queue(p)
+        if queue is not None:  # with very many queues its next unit is far from everything, and needed last
+            prefetch(queue.p, (queue.next_offset - queue.file_first) * 20)
         if queue is None or not properties.load(header, p, request.properties, request.batch):
             return False
         if body_len + properties.length + request.topic_len + RECORD_BYTES_MORE > self.appender.segment.size:

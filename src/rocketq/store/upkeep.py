@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.service import Service
 from rocketq.store.admission import Health
 from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import StoreConfig
+from rocketq.store.consume_queue import ConsumeQueue
 from rocketq.store.due import Due
 from rocketq.store.flusher import Flusher
 from rocketq.store.index import Index
@@ -16,6 +19,7 @@ from rocketq.store.retention import DiskState, Retention
 from rocketq.store.writer import Writer
 
 INTERVAL_MS = 500
+QUEUE_SYNCS_MAX = 200  # in a turn: with thousands of queues that grow alike, syncing them held up everybody else
 
 
 class Upkeep:
@@ -44,6 +48,7 @@ class Upkeep:
         self._health = health
         self.retention = Retention(config, commit_log.disk, commit_log, self._after_deletion)
         self._due = Due()
+        self._round: Iterator[ConsumeQueue] | None = None
         self._service: Service | None = None
 
     def start(self) -> None:
@@ -63,14 +68,25 @@ class Upkeep:
         """One turn of the service."""
         config, now_ms = self._config, self._clock.monotonic_ms()
         if self._due.is_due("queues", config.queue_flush_interval_ms, now_ms):
-            for queue in self._queues:
-                queue.flush(pages_min=config.queue_flush_pages_min)
+            self._flush_queues(config.queue_flush_pages_min)
         if self._due.is_due("point", config.queue_flush_thorough_interval_ms, now_ms):
             self.save_recovery_point()
         if self._due.is_due("clean", config.clean_interval_ms, now_ms):
             self.clean()
         if self._due.is_due("idle", config.idle_mapping_ms, now_ms):
             self.drop_idle_mappings()
+
+    def _flush_queues(self, pages_min: int) -> None:
+        """Those that have grown, some in a turn; the next one goes on behind them. Nothing rests on this: before a
+        recovery point is written all queues are flushed, and what came after it is in the log."""
+        left = QUEUE_SYNCS_MAX
+        if self._round is None:
+            self._round = iter(list(self._queues))
+        for queue in self._round:
+            left -= queue.flush(pages_min=pages_min)
+            if left == 0:
+                return
+        self._round = None
 
     def save_recovery_point(self) -> None:
         """Flush log, queues and index as they are now, and write down how far that is."""

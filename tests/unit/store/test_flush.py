@@ -237,3 +237,24 @@ def test_everything_is_flushed_at_close(tmp_path: Path) -> None:
     disk.synced.clear()
     store.close()
     assert {path.parent.name for path in disk.synced} == {"commitlog", "0", "index"}
+
+
+def test_many_queues_that_grow_alike_are_synced_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a turn syncs only so many queue files, none is passed over, and a recovery point has them all."""
+    monkeypatch.setattr("rocketq.store.upkeep.QUEUE_SYNCS_MAX", 2)
+    disk, clock = StagedDisk(), ManualClock(NOW_MS)
+    with open_store(tmp_path, disk=disk, clock=clock, queue_flush_pages_min=0) as store:
+        store.upkeep_step()
+        turns = []
+        for turn in range(4):
+            for queue_id in range(5):
+                store.append(message(queue_id=queue_id))
+            disk.synced.clear()
+            clock.advance(1_000)
+            store.upkeep_step()
+            turns.append(sorted(path.parent.name for path in disk.synced if "consumequeue" in str(path)))
+            assert len(turns[turn]) <= 2
+        assert turns == [["0", "1"], ["2", "3"], ["4"], ["0", "1"]]
+        disk.synced.clear()
+        store.save_recovery_point()
+        assert {path.parent.name for path in disk.synced if "consumequeue" in str(path)} == {"2", "3", "4"}
