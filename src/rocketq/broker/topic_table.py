@@ -140,7 +140,9 @@ class TopicTable:
         model = self._topics.get(template)
         refused = template == AUTO_CREATE_TOPIC and not auto_create
         if model is not None and model.perm & Perm.INHERIT and not refused:
-            count = max(0, min(queue_count, model.write_queue_count))
+            count = model.write_queue_count  # also for a count that cannot be: no send could ever go to such a topic
+            if 0 < queue_count < count:
+                count = queue_count
             fresh = replace(_topic(topic, count, model.perm & ~Perm.INHERIT), filter_type=model.filter_type)
             return self._create(replace(fresh, topic_sys_flag=sys_flag), now_ms)
         if topic.startswith(RETRY_PREFIX):

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable, GroupList
 from rocketq.protocol.bodies.offsets import ConsumerOffsets, ConsumerStatus, ResetOffsets, TimeSpans
 from rocketq.protocol.bodies.queues import KeyValues, MessageQueue
@@ -240,6 +242,20 @@ async def test_topics_that_may_not_be_touched(rocketq_cluster: EmbeddedCluster) 
             assert (await peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name})).code == 1
         odd = {"topic": "fine", **fields, "topicFilterType": "ODD"}
         assert (await peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, odd)).code == 1
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"readQueueNums": "-5"}, {"writeQueueNums": "-1"}, {"writeQueueNums": "65536"}, {"perm": "99"}, {"perm": "-1"}],
+    ids=str,
+)
+@over_loopback
+async def test_topics_that_cannot_be_are_refused(rocketq_cluster: EmbeddedCluster, topic: str, odd: Any) -> None:
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        fields = {"topic": topic, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 0}
+        answer = await peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topicFilterType": "SINGLE_TAG", **odd})
+        assert (answer.code, bool(answer.remark)) == (1, True)
+        assert (await peer.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": topic})).code == 17
 
 
 @over_loopback

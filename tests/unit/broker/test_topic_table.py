@@ -64,8 +64,8 @@ def test_a_new_topic_takes_the_smaller_queue_count_and_no_inherit_bit() -> None:
     topics = table()
     assert shape(create(topics, "A", queue_count=4)) == (4, 4, 6)
     assert shape(create(topics, "B", queue_count=99)) == (8, 8, 6)
-    assert shape(create(topics, "C0", queue_count=-3)) == (0, 0, 6)
-    assert topics.data_version == DataVersion(counter=3, timestamp_ms=7)
+    assert shape(create(topics, "C0", queue_count=-3)) == shape(create(topics, "C1", queue_count=0)) == (8, 8, 6)
+    assert topics.data_version == DataVersion(counter=4, timestamp_ms=7)
 
 
 def test_any_topic_with_the_inherit_bit_is_a_template() -> None:

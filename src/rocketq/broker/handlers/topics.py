@@ -37,6 +37,7 @@ class TopicPorts:
 handlers: Handlers[TopicPorts] = Handlers()
 
 _QUEUES_MAX: Final = 0xFFFF
+_PERM_MAX: Final = 0xF
 
 
 @handlers.on(RequestCode.UPDATE_AND_CREATE_TOPIC)
@@ -72,6 +73,10 @@ def _put(topics: list[TopicConfig], ports: TopicPorts) -> None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic} is being deleted, try again")
         if max(topic.read_queue_count, topic.write_queue_count) > _QUEUES_MAX:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"a topic has at most {_QUEUES_MAX} queues")
+        if min(topic.read_queue_count, topic.write_queue_count) < 0:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "a topic cannot have less than no queue")
+        if not 0 <= topic.perm <= _PERM_MAX:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"perm {topic.perm} is none: 2 is to write, 4 to read, 6 both")
     if topics:
         ports.topics.put(*topics, now_ms=ports.clock.now_ms())
 
