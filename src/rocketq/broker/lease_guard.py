@@ -35,7 +35,7 @@ class HeldLease(Protocol):
 
 
 class LeaseHolder(Protocol):
-    """An election's agent. `role` and `lease` are replaced when they change, never edited."""
+    """An election's agent. `role`, `lease` and `handing_over` are replaced when they change, never edited."""
 
     @property
     def lease(self) -> HeldLease | None: ...
@@ -66,7 +66,7 @@ class LeaseGuard:
         if self._settings.config.is_slave:
             return ()
         holder = self._holder()
-        return (holder, "role"), (holder, "lease")
+        return (holder, "role"), (holder, "lease"), (holder, "handing_over")
 
     def valid_to_ms(self) -> int:
         """By the monotonic clock; 0 when nothing may be served now."""

@@ -57,6 +57,16 @@ class AgentSettings:
     """How often each replica tells how long its log is; for operators, and for elections."""
 
 
+class HandOver(Enum):
+    """What is known of giving the mastership away. From the moment that is asked for another one may lead."""
+
+    NONE = 0
+    ASKED = 1
+    """Made or not, or still to be made: an answer that does not come says nothing."""
+    NOT_MADE = 2
+    """Somebody else's change was made instead: the next read tells which."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogEnds:
     """A replica's own log."""
@@ -93,6 +103,7 @@ class Agent:
         self._switched_to = 0  # the revision of the last wish for a switch that was heard
         self._retiring_ms: int | None = None
         self._preferred_id = 0
+        self.handing_over = HandOver.NONE
         self._stopping = False
 
     # What others ask
@@ -118,12 +129,16 @@ class Agent:
 
     def may_serve(self, now_ms: int) -> bool:
         """Whether a master may serve reads and offsets; `strict` asks for a valid lease."""
-        strict = self.settings.lease_mode is LeaseMode.STRICT
-        return self.role is Role.LEADING and (not strict or self.has_lease(now_ms))
+        return self.role is Role.LEADING and (not self._is_strict or self.has_lease(now_ms))
 
     def has_lease(self, now_ms: int) -> bool:
-        """Queue locks, delay, transaction and deletion services run with a valid lease only, in both modes."""
-        return self.lease is not None and self.lease.is_trusted(now_ms)
+        """Queue locks, delay, transaction and deletion services run with a valid lease only, in both modes. One that is
+        being given away counts no more."""
+        return self.handing_over is HandOver.NONE and self.lease is not None and self.lease.is_trusted(now_ms)
+
+    @property
+    def _is_strict(self) -> bool:
+        return self.settings.lease_mode is LeaseMode.STRICT
 
     def answerable_to(self, now_ms: int) -> int:
         """Writes that end here or before may be answered SEND_OK now; -1: none."""
@@ -334,7 +349,7 @@ class Agent:
 
     def _step_down(self, reason: str, now_ms: int) -> list[Action]:
         self.role, self.term, self._vacant_ms = Role.FOLLOWING, None, None
-        self._retiring_ms, self.followed = None, None
+        self._retiring_ms, self.followed, self.handing_over = None, None, HandOver.NONE
         return [StepDown(reason), *self._read_first(now_ms)]
 
     def _leave_lease(self) -> list[Action]:
@@ -387,9 +402,8 @@ class Agent:
         late = now_ms - self._retiring_ms > self.settings.retire_ms_max
         if self.term.confirm_offset < self.term.own_written and not late:
             return self._maintain(now_ms)
-        if late and not self._stopping:
-            self._retiring_ms = None
-            return [AcceptAgain()]
+        if late and not self._stopping and not self._must_go:
+            return self._stay()
         if self.lease is None:
             return self._stopped_master("without a lease")
         try:
@@ -397,12 +411,24 @@ class Agent:
         except Refused as refusal:
             if self._stopping:
                 return self._stopped_master(str(refusal))
-            self._retiring_ms = None
-            return [AcceptAgain()]
+            if not self._must_go:
+                return self._stay()
+            self._preferred_id = 0  # any other will do
+            return []
+        self.handing_over = HandOver.ASKED
         return self._send(Purpose.RETIRE, change, now_ms)
 
+    @property
+    def _must_go(self) -> bool:
+        """An unanswered wish to go may be granted at any time: a `strict` master cannot serve again, and insists."""
+        return self._is_strict and self.handing_over is HandOver.ASKED
+
+    def _stay(self) -> list[Action]:
+        self._retiring_ms, self.handing_over = None, HandOver.NONE
+        return [AcceptAgain()]
+
     def _stopped_master(self, reason: str) -> list[Action]:
-        self.term, self._retiring_ms = None, None
+        self.term, self._retiring_ms, self.handing_over = None, None, HandOver.NONE
         return [StepDown(f"stopped: {reason}"), *self._stopped()]
 
     # Answers of the control store
@@ -456,6 +482,8 @@ class Agent:
             return self._step_down("the master's lease has ended", now_ms)
         if self.term is not None:
             self.term.adopt(state.value, state.revision)
+        if self.handing_over is HandOver.NOT_MADE and not self._read_needed:
+            self.handing_over = HandOver.NONE
         return []
 
     def on_granted(self, lease_id: int, sent_ms: int) -> list[Action]:
@@ -490,8 +518,11 @@ class Agent:
         self._commit = None
         if sent.purpose is Purpose.REPORT:
             return []
-        if sent.purpose is Purpose.RETIRE and revision is not None:
-            return self._retired(now_ms)
+        if sent.purpose is Purpose.RETIRE:
+            if revision is not None:
+                return self._retired(now_ms)
+            if self.handing_over is HandOver.ASKED:
+                self.handing_over = HandOver.NOT_MADE
         return self._read_first(now_ms)
 
     def on_commit_unknown(self, number: int, now_ms: int) -> list[Action]:

@@ -177,3 +177,60 @@ def test_a_late_answer_about_a_switch_that_is_over_changes_nothing() -> None:
     bench.do(agent.on_committed(retire.number, revision, bench.now_ms))
     assert bench.kinds() == []
     assert agent.followed is followed
+
+
+def retiring(mode: LeaseMode) -> tuple[Bench, act.Commit]:
+    """A master that has asked to give its mastership to replica 2, and was not answered yet."""
+    bench = Bench(replace(SETTINGS, lease_mode=mode))
+    bench.run(2_000)
+    agent, table = bench.agent, bench.table
+    assert agent.lease is not None
+    _, change = control.apply_for_id(bench.view, Replica("other", "x"))
+    assert table.commit(GROUP, change, bench.now_ms)
+    _, change = control.alter_set(bench.view, 1, agent.lease.id, frozenset({1, 2}))
+    assert table.commit(GROUP, change, bench.now_ms)
+    bench.do(agent.on_changed(bench.now_ms))
+    agent.on_switch(2, bench.now_ms)
+    assert agent.may_serve(bench.now_ms)
+    (retire,) = [action for action in agent.on_tick(bench.now_ms) if isinstance(action, act.Commit)]
+    return bench, retire
+
+
+def test_a_master_that_asked_to_go_grants_nothing_that_another_could_contradict() -> None:
+    """Goal: from the asking on another one may lead; `available` serves reads on, but no locks and no deliveries."""
+    for mode in LeaseMode:
+        bench, _ = retiring(mode)
+        assert not bench.agent.has_lease(bench.now_ms)
+        assert bench.agent.may_serve(bench.now_ms) == (mode is LeaseMode.AVAILABLE)
+
+
+def test_a_strict_master_that_was_not_answered_insists_on_going() -> None:
+    """Goal: the change may be made at any time, so serving again would be wrong for ever."""
+    bench, retire = retiring(LeaseMode.STRICT)
+    bench.do(bench.agent.on_commit_unknown(retire.number, bench.now_ms))
+    assert not bench.agent.may_serve(bench.now_ms)
+    bench.run(500)
+    assert "AcceptAgain" not in bench.kinds()
+    assert "StepDown" in bench.kinds()
+    assert bench.view.epoch > 1
+
+
+def test_a_master_whose_going_was_not_made_serves_again_when_it_has_looked() -> None:
+    """Goal: another change came in between; the read after it says who is master."""
+    bench, retire = retiring(LeaseMode.STRICT)
+    (read,) = bench.agent.on_committed(retire.number, None, bench.now_ms)
+    assert isinstance(read, act.Read)
+    assert not bench.agent.may_serve(bench.now_ms)
+    bench.agent.on_view(read.number, bench.view, bench.now_ms)
+    assert bench.agent.role is Role.LEADING
+
+
+def test_an_available_master_that_was_not_answered_goes_on_after_a_while() -> None:
+    """Goal: an etcd that is away must not cost the writes of a master that was asked to go."""
+    bench, retire = retiring(LeaseMode.AVAILABLE)
+    bench.now_ms += SETTINGS.retire_ms_max + 100
+    actions = bench.agent.on_commit_unknown(retire.number, bench.now_ms)
+    (read,) = [action for action in actions if isinstance(action, act.Read)]
+    assert bench.agent.lease is not None
+    assert act.AcceptAgain() in bench.agent.on_view(read.number, bench.table.view(GROUP, 0), bench.now_ms)
+    assert bench.agent.may_serve(bench.now_ms)
