@@ -75,7 +75,8 @@ class ClientTls:
             if self.cert_path is not None:
                 context.load_cert_chain(self.cert_path, self.key_path, self.key_password)
         except OSError as error:  # ssl.SSLError is one
-            raise TlsError(f"the client's certificates do not load: {error}") from None
+            files = ", ".join(str(path) for path in (self.trust_path, self.cert_path, self.key_path) if path)
+            raise TlsError(f"the client's certificates do not load: {error} ({files})") from None
         return context
 
 

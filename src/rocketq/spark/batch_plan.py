@@ -33,6 +33,8 @@ def _plan(options: SourceOptions, narrowing: Narrowing, catalog: Catalog) -> lis
     bounds = catalog.bounds(queues)
     require_assigned(options.subscription, queues, bounds)
     start = starting_offsets(options, queues, bounds, catalog)
+    if options.fail_on_data_loss:
+        require_reached(start, bounds)
     end = ending_offsets(options, queues, bounds, catalog)
     low, high = _narrowed(start, end, bounds, narrowing, catalog)
     made = plan(low, high, bounds, rows_max=options.slice_rows_max, slices_min=options.slices_min)
@@ -41,6 +43,16 @@ def _plan(options: SourceOptions, narrowing: Narrowing, catalog: Catalog) -> lis
     if narrowing.keys is not None and len(narrowing.keys) <= KEYS_MAX:
         return _through_index(made.slices, narrowing.keys, catalog)
     return [(part,) for part in made.slices]
+
+
+def require_reached(start: Mapping[QueueKey, int], bounds: Bounds) -> None:
+    """A queue that ends before reading is to begin was made anew, or its offset is a slip: not just nothing to read."""
+    for queue, at in sorted(start.items()):
+        if queue in bounds and at > bounds[queue][1]:
+            raise DataLossError(
+                f"{queue} ends at offset {bounds[queue][1]}, reading was to begin at {at}; "
+                "option failOnDataLoss=false takes it for read"
+            )
 
 
 def require_assigned(subscription: Subscription, queues: Iterable[QueueKey], bounds: Bounds) -> None:

@@ -81,8 +81,9 @@ class Offsets(Mapping[QueueKey, int]):
 def parse_assignment(text: str) -> dict[str, dict[str, list[int]]]:
     """The `assign` option: {"topic": {"broker": [0, 1]}}."""
     assigned: dict[str, dict[str, list[int]]] = {}
-    for topic, brokers in _items(_tree(text), "a topic"):
-        for broker, queues in _items(brokers, f"a broker of {topic}"):
+    shape = '{"topic": {"broker": [0, 1]}}'
+    for topic, brokers in _items(_tree(text), "a topic", shape):
+        for broker, queues in _items(brokers, f"a broker of {topic}", shape):
             numbers = isinstance(queues, list) and all(type(each) is int and each >= 0 for each in queues)
             if not numbers or not queues:
                 raise OptionError(f"assign: queues of {topic} on {broker} must be a list of numbers, not {queues!r}")
@@ -99,9 +100,7 @@ def _tree(text: str) -> Any:
         raise OptionError(f"not JSON: {text[:80]!r} ({error})") from None
 
 
-def _items(tree: Any, what: str) -> Iterable[tuple[str, Any]]:
+def _items(tree: Any, what: str, shape: str = '{"topic": {"broker": {"0": 5}}}') -> Iterable[tuple[str, Any]]:
     if not isinstance(tree, dict):
-        raise OptionError(
-            f'{what} is expected with its parts, as in {{"topic": {{"broker": {{"0": 5}}}}}}, not {tree!r}'
-        )
+        raise OptionError(f"{what} is expected with its parts, as in {shape}, not {tree!r}")
     return tree.items()

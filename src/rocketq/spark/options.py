@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.flags import ExpressionType
+from rocketq.protocol.names import group_fault
 from rocketq.remoting.tls import ClientTls
 from rocketq.spark.errors import OptionError
 from rocketq.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment
@@ -196,6 +197,9 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     group, prefix = options.text("rocketmq.group.id"), options.text("groupIdPrefix")
     if group is not None and prefix is not None:
         raise OptionError("options rocketmq.group.id and groupIdPrefix contradict each other: give one of them")
+    for name in (group, prefix):
+        if name is not None and (fault := group_fault(name)) is not None:
+            raise OptionError(fault)
     fetching = _parse_fetching(options, group or f"{prefix or 'spark-rocketmq'}-reader")
     starting = _parse_position(options, "starting", Mark.LATEST if streaming else Mark.EARLIEST)
     ending = _parse_position(options, "ending", Mark.LATEST)
@@ -247,12 +251,24 @@ def _refuse_contradictions(options: Options, parsed: SourceOptions, *, streaming
         raise OptionError("option startingOffsets with -1 (latest) is for streams: a batch read would find nothing")
     if parsed.starting is Mark.LATEST:
         raise OptionError("option startingOffsets=latest is for streams: a batch read would find nothing")
+    _refuse_backwards(parsed.starting, parsed.ending)
     if parsed.ending in (Mark.EARLIEST, Mark.COMMITTED):
         raise OptionError(f"option endingOffsets cannot be {parsed.ending}")
     if parsed.limits != Limits():
         raise OptionError("options maxOffsetsPerTrigger, maxBytesPerTrigger and minOffsetsPerTrigger are for streams")
     if parsed.commit_each_batch:
         raise OptionError("option commitOffsets is for streams")
+
+
+def _refuse_backwards(starting: Position | TimesByQueue, ending: Position | TimesByQueue) -> None:
+    """An end before the start is a slip, and no read without rows."""
+    if isinstance(starting, AtTime) and isinstance(ending, AtTime) and starting.ms > ending.ms:
+        raise OptionError(f"option startingTimestamp={starting.ms} is later than endingTimestamp={ending.ms}")
+    if not (isinstance(starting, Offsets) and isinstance(ending, Offsets)):
+        return
+    for queue, until in ending.items():
+        if 0 <= until < starting.get(queue, 0):
+            raise OptionError(f"{queue}: startingOffsets has {starting[queue]}, endingOffsets has {until}")
 
 
 def _parse_subscription(options: Options) -> Subscription:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from rocketq.spark.errors import OptionError
+from rocketq.spark.batch_plan import require_reached
+from rocketq.spark.errors import DataLossError, OptionError
 from rocketq.spark.offsets import QueueKey
 from rocketq.spark.options import SourceOptions, parse_source
 from rocketq.spark.positions import ending_offsets, require_named_queues, starting_offsets
@@ -72,3 +73,12 @@ def test_offsets_of_queues_that_are_not_read_are_refused() -> None:
     with pytest.raises(OptionError, match="offsets are given for T queue 0 of x, which is not among"):
         require_named_queues(given, [A, B])
     require_named_queues(options(startingOffsets='{"T": {"b": {"0": 12}}}'), [A, B])
+
+
+def test_a_queue_that_ends_before_the_start_is_told_with_both_places() -> None:
+    """Goal: an offset that was never there, or a topic that was made anew, is not taken for a read without rows."""
+    queue = QueueKey("T", "b", 0)
+    require_reached({queue: 10}, {queue: (0, 10)})
+    require_reached({queue: 10}, {})
+    with pytest.raises(DataLossError, match=r"T queue 0 of b ends at offset 9, reading was to begin at 10; option"):
+        require_reached({queue: 10}, {queue: (0, 9)})
