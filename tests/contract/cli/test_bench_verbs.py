@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+
+import pytest
+
+from rocketq.cli.load.driving import Outcome, Plan, drive
+from rocketq.errors import ConnectionClosedError
+from rocketq.protocol.command import Command
+from rocketq.protocol.frame import encode_command
 
 from .conftest import RunCommand
 
@@ -65,3 +73,44 @@ def test_refused_sends_are_a_failure(rocketq: RunCommand, topic: str) -> None:
     assert said.code == 1
     assert "requests were refused, the first with" in said.err
     assert "body" in said.err
+
+
+def drive_until_it_leaves(answers: int) -> Outcome:
+    """A run against a broker that closes the connection after so many answers."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(answers):
+            await reader.readexactly(4)
+            writer.write(encode_command(Command(code=0, flag=1)))
+        await writer.drain()
+        writer.close()
+
+    async def work() -> Outcome:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        plan = Plan(
+            links=[(f"{host}:{port}", [b"send"])],
+            in_flight=2,
+            messages_per_request=1,
+            seconds=60,
+            warm_up_s=0,
+            pids=(),
+            count=1_000,
+        )
+        async with server:
+            return await drive(plan, lambda ran_s, rate: None)
+
+    return asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_a_run_whose_broker_goes_away_has_figures_all_the_same() -> None:
+    """Goal: a switch in the middle of a run costs the rest of it, not what was measured."""
+    outcome = drive_until_it_leaves(7)
+    assert outcome.figures.messages == 7
+    assert outcome.broken_off
+
+
+def test_a_broker_that_goes_away_before_the_first_answer_is_an_error() -> None:
+    """Goal: figures of nothing are none."""
+    with pytest.raises(ConnectionClosedError):
+        drive_until_it_leaves(0)

@@ -137,6 +137,15 @@ def test_replicas_that_would_not_be_replicas_are_refused(tmp_path: Path) -> None
     assert "haProtocol=classic" in done.output
 
 
+@pytest.mark.parametrize("port", ["1", "65530"])
+def test_ports_that_replicas_cannot_have_are_told_once(tmp_path: Path, port: str) -> None:
+    """Goal: one line for all of them, before any starts; it names what was typed."""
+    options = ["up", "--replicas", "3", "--data-dir", str(tmp_path), "--namesrv-port", "0", "--broker-port", port]
+    done = CliRunner().invoke(main, options)
+    assert done.exit_code == 2
+    assert done.output.count(f"--broker-port {port}") == done.output.count("\n") == 1
+
+
 @needs_etcd
 def test_an_etcd_whose_starter_was_killed_is_ended_by_the_next(tmp_path: Path) -> None:
     """Goal: nobody has to look for a process; and while its starter lives, the directory is said to be taken."""

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from rocketq.cli.commands.calling import FAILED, NOT_FOUND, Caller, calls_cluster, example
-from rocketq.cli.load.driving import Plan, drive
+from rocketq.cli.load.driving import Outcome, Plan, drive
 from rocketq.cli.load.figures import Figures
 from rocketq.cli.load.processes import cpu_seconds, listeners
 from rocketq.cli.load.requests import GROUP, QueueStretch, SendShape, pull_requests, send_requests
@@ -93,7 +93,7 @@ def send(caller: Caller, topic: str, body_bytes: int, batch: int, queues: int, *
         raise click.UsageError(f"{batch} messages of {body_bytes} bytes are more than a request may hold")
     shape = SendShape(topic, body_bytes, batch)
 
-    async def work(admin: AsyncAdmin) -> tuple[Figures, str]:
+    async def work(admin: AsyncAdmin) -> Outcome:
         route = await _route(admin, topic, queues)
         plan = _send_plan(shape, route, publish_queues(topic, route), **load)
         return await drive(_with_pids(plan), _teller(caller, plan))
@@ -111,7 +111,7 @@ def send(caller: Caller, topic: str, body_bytes: int, batch: int, queues: int, *
 def consume(caller: Caller, topic: str, pull_count: int, **load: Any) -> None:
     """Pull the messages of TOPIC over and over. No offset is committed."""
 
-    async def work(admin: AsyncAdmin) -> tuple[Figures, str]:
+    async def work(admin: AsyncAdmin) -> Outcome:
         route = await admin.topics.route(topic)
         stretches = await _stretches(admin, subscribe_queues(topic, route))
         if not stretches:
@@ -207,13 +207,16 @@ def _teller(caller: Caller, plan: Plan) -> Callable[[float, float], None]:
     return lambda ran_s, rate: click.echo(f"{_CLEAR}{ran_s:.0f} {goal}: {rate:,.0f} messages/s", nl=False, err=True)
 
 
-def _report(caller: Caller, what: str, result: tuple[Figures, str]) -> None:
-    figures, refusal = result
+def _report(caller: Caller, what: str, outcome: Outcome) -> None:
+    figures = outcome.figures
     if not caller.as_json and sys.stderr.isatty():
         click.echo(_CLEAR, nl=False, err=True)
     caller.show(figures, figures_text(what, figures))
     if figures.refused:
-        click.echo(f"{figures.refused} requests were refused, the first with: {refusal}", err=True)
+        click.echo(f"{figures.refused} requests were refused, the first with: {outcome.refusal}", err=True)
+    if outcome.broken_off:
+        click.echo(f"the run ended after {figures.seconds:.1f} s: {outcome.broken_off}", err=True)
+    if figures.refused or outcome.broken_off:
         sys.exit(FAILED)
     if not figures.messages:
         click.echo(f"nothing was answered by {GROUP}'s brokers in {figures.seconds:g} s", err=True)

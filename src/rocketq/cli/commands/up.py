@@ -40,6 +40,7 @@ DATA_DIR = Path.home() / ".rocketq"
 BROKER_NAME = "broker-0"
 LOOPBACK = "127.0.0.1"
 PORT_STEP = 10
+PORT_MIN, PORT_MAX = 3, 65_534  # a broker listens beside its port, too
 _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 10
 _LOOK_SECONDS = 0.02
@@ -347,6 +348,12 @@ def _processes(
     given: dict[str, str],
 ) -> list[BrokerProcess]:
     """Ports are ten apart, names and directories numbered; replicas have one name."""
+    last_port = first_port + PORT_STEP * (count - 1)
+    if first_port and not PORT_MIN <= first_port <= last_port <= PORT_MAX:
+        raise ConfigError(
+            f"--broker-port {first_port}: {count} brokers listen at {first_port} to {last_port}, outside "
+            f"{PORT_MIN}..{PORT_MAX}"
+        )
     processes = []
     are_replicas = "haProtocol=fenced" in options
     names = [f"{BROKER_NAME}-replica-{number}" if are_replicas else f"broker-{number}" for number in range(count)]

@@ -40,15 +40,25 @@ class Plan:
         return -(-self.count // self.messages_per_request)
 
 
-async def drive(plan: Plan, tell: Callable[[float, float], None]) -> tuple[Figures, str]:
-    """The figures, and what the first refusal said. `tell` hears every second how long it has run and at what rate."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    figures: Figures
+    refusal: str
+    """What the first refusal said, where there was one."""
+    broken_off: str = ""
+    """Why the run ended before its time: a broker went away, or gave its mastership to another."""
+
+
+async def drive(plan: Plan, tell: Callable[[float, float], None]) -> Outcome:
+    """What a run came to, also when it did not come to its end. `tell` hears every second how long it has run and at
+    what rate."""
     loop = asyncio.get_running_loop()
     failed: asyncio.Future[None] = loop.create_future()
     run = Run(plan.in_flight, plan.messages_per_request, plan.body_bytes, plan.requests_count)
     run.lost = lambda error: None if failed.done() else failed.set_exception(error)
     connections: list[LoadConnection] = []
     run.counting = plan.count is not None
-    before, began = _cpu_use(plan.pids), loop.time()
+    before, began, broken_off = _cpu_use(plan.pids), loop.time(), ""
     try:
         for addr, requests in plan.links:
             connections.append(await _connect(run, addr, requests))
@@ -57,14 +67,19 @@ async def drive(plan: Plan, tell: Callable[[float, float], None]) -> tuple[Figur
             await _wait(plan.warm_up_s, failed)
             before, began = _cpu_use(plan.pids), loop.time()
             run.counting = True
-        await _watch(run, plan, failed, tell)
+        try:
+            await _watch(run, plan, failed, tell)
+        except RemotingError as error:
+            if not run.tally.requests:
+                raise
+            broken_off = str(error)
         run.counting = False
         took, used = loop.time() - began, _cpu_use(plan.pids).since(before)
     finally:
         await asyncio.gather(*(connection.close() for connection in connections))
         if not failed.done():
             failed.cancel()
-    return figures_of(run.tally, run.latencies, took, used), run.tally.refusal
+    return Outcome(figures_of(run.tally, run.latencies, took, used), run.tally.refusal, broken_off)
 
 
 def _cpu_use(pids: tuple[int, ...]) -> CpuUse:
