@@ -101,6 +101,10 @@ class CommitLog:
             pages.madvise(mmap.MADV_RANDOM)
         return MappedBuffer(pages, base)
 
+    def fetch(self, base: int, at: int, count: int) -> bool:
+        """Have pages of a file in memory that will be written soon, clean and one by one."""
+        return self.disk.fetch(self.files.path_of(base), at, count)
+
     def reconfigure(self, config: StoreConfig) -> None:
         """Files that are mapped from now on are read as `config` says; the one being written to stays as it is."""
         before, self.config = self.config, config

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _ZEROS = bytes(1 << 20)
+_FETCH_BYTES = 128 << 10  # systems take no longer stretch at once
 _OPEN_FILES = Path("/proc/self/fd")
 _NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
@@ -81,6 +82,21 @@ class Disk:
                 raise
         self.on_pressure()
         return _map(path, writable)
+
+    def fetch(self, path: Path, start: int, count: int) -> bool:
+        """Have a range in memory before it is touched, page by page, unchanged; False where this cannot be had."""
+        if not hasattr(os, "posix_fadvise"):
+            return False
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except OSError:  # it was a wish; whoever needs the file will tell what is wrong with it
+            return False
+        try:
+            for at in range(start, start + count, _FETCH_BYTES):
+                os.posix_fadvise(handle, at, min(_FETCH_BYTES, start + count - at), os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(handle)
+        return True
 
     def write(self, path: Path, at: int, data: bytes | memoryview) -> None:
         """Write in place, past the mapping, so that a full disk is an error."""

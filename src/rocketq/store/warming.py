@@ -4,11 +4,13 @@ A page of a new file is made by the system when it is first written to: found, z
 the one who writes, and everybody behind it, waits. A thread that asks for pages before they are needed takes that off
 the writer. It looks ahead only as far as the log has grown lately, so that a store with little to do keeps nothing
 ready. Pages that are ready count as written to: what is synced meanwhile is written twice, so that a store that syncs
-every message does without.
+every message does without. Where it reads nothing ahead, which would be the system's way of having pages ready, they
+are fetched: each counts as written to when it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from rocketq.kernel.buffers import MappedBuffer
@@ -40,8 +42,11 @@ class WarmFile:
         self._buffer: MappedBuffer | None = None
         self._ready_to = 0
 
-    def warm(self, buffer: MappedBuffer, position: int, ahead: int) -> None:
-        """Have `ahead` bytes behind `position` ready, once half of that is used up."""
+    def warm(
+        self, buffer: MappedBuffer, position: int, ahead: int, ready: Callable[[int, int], bool] | None = None
+    ) -> None:
+        """Have `ahead` bytes behind `position` ready, once half of that is used up; by `ready`, or populated."""
+        ready = ready or buffer.populate
         if buffer is not self._buffer:
             self._buffer, self._ready_to = buffer, position
         self._ready_to = max(self._ready_to, position)
@@ -50,7 +55,7 @@ class WarmFile:
         stop = min(position + ahead, buffer.size)
         while self._ready_to < stop:
             count = min(STEP_BYTES, stop - self._ready_to)
-            if not buffer.populate(self._ready_to, count):
+            if not ready(self._ready_to, count):
                 return
             self._ready_to += count
 
@@ -96,14 +101,21 @@ class Warmer:
 
     @property
     def _is_wanted(self) -> bool:
-        return self._config.flush_type is FlushType.ASYNC_FLUSH and not self._config.transient_buffer
+        config = self._config
+        return not config.transient_buffer and (config.flush_type is FlushType.ASYNC_FLUSH or not config.read_ahead)
 
     def _warm(self, ahead: int) -> None:
         appender = self._log.appender
         segment, index = appender.segment, appender.index
         if segment is not None:
-            self._segment.warm(segment, max(0, min(self._log.end - segment.base, segment.size)), ahead)
+            position = max(0, min(self._log.end - segment.base, segment.size))
+            self._segment.warm(segment, position, ahead, self._fetching(segment.base))
         if index is not None:  # its slots are hit all over, so all are wanted; its units follow one another
             slots_bytes = HEADER_BYTES + self._config.index_slots * SLOT_BYTES
             self._slots.warm(index.file, 0, min(slots_bytes, index.file.size))
             self._units.warm(index.file, min(index.end_at, index.file.size), INDEX_AHEAD_BYTES)
+
+    def _fetching(self, base: int) -> Callable[[int, int], bool] | None:
+        if self._config.flush_type is FlushType.ASYNC_FLUSH:
+            return None
+        return lambda at, count: self._log.fetch(base, at, count)

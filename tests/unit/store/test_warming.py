@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.store.kit import message, open_store
+from tests.unit.store.kit import StagedDisk, message, open_store
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.store import FlushType
+from rocketq.store.disk import Disk
 from rocketq.store.warming import AHEAD_BYTES_MAX, BUSY_INTERVAL_MS, IDLE_INTERVAL_MS, Warmer, WarmFile, ahead_of
 
 
@@ -76,10 +77,52 @@ def test_a_populated_buffer_holds_what_it_held() -> None:
         buffer.populate(0, len(data) + 1)
 
 
+class AskedDisk(StagedDisk):
+    """Notes which parts of which files are to be fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[tuple[str, int, int]] = []
+
+    def fetch(self, path: Path, start: int, count: int) -> bool:
+        self.fetched.append((path.name, start, start + count))
+        return super().fetch(path, start, count)
+
+
+@pytest.mark.parametrize(
+    ("flush_type", "read_ahead", "fetches"),
+    [
+        (FlushType.ASYNC_FLUSH, True, False),
+        (FlushType.ASYNC_FLUSH, False, False),
+        (FlushType.SYNC_FLUSH, True, False),
+        (FlushType.SYNC_FLUSH, False, True),
+    ],
+)
+def test_pages_are_fetched_where_each_message_is_synced_and_nothing_read_ahead(
+    tmp_path: Path, flush_type: FlushType, read_ahead: bool, fetches: bool
+) -> None:
+    """Goal: pages that are synced often are never made dirty ahead, and those fetched lie behind the writer's."""
+    disk = AskedDisk()
+    given = {"flush_type": flush_type, "read_ahead": read_ahead, "segment_bytes": 8 << 20}
+    with open_store(tmp_path, disk=disk, message_bytes_max=1 << 20, **given) as store:
+        warmer = Warmer(store.config, store.log)
+        warmer.step()
+        first_end = store.append(message(body=bytes(900_000))).end
+        warmer.step()
+        assert bool(disk.fetched) is fetches
+        assert all(name == "0" * 20 and start >= first_end for name, start, _ in disk.fetched)
+
+
+def test_a_file_that_is_gone_is_not_fetched(tmp_path: Path) -> None:
+    """Goal: the log may be cut back at any moment; asking for pages of it is no failure."""
+    assert not Disk().fetch(tmp_path / "gone", 0, 1 << 20)
+
+
+@pytest.mark.parametrize("read_ahead", [True, False])
 @pytest.mark.parametrize("flush_type", [FlushType.ASYNC_FLUSH, FlushType.SYNC_FLUSH])
-def test_a_store_reads_the_same_behind_a_warm_page(tmp_path: Path, flush_type: FlushType) -> None:
+def test_a_store_reads_the_same_behind_a_warm_page(tmp_path: Path, flush_type: FlushType, read_ahead: bool) -> None:
     """Goal: turns of the warmer between appends change neither records nor what a new opening finds."""
-    given = {"flush_type": flush_type, "segment_bytes": 4 << 20, "message_bytes_max": 1 << 20}
+    given = {"flush_type": flush_type, "segment_bytes": 4 << 20, "message_bytes_max": 1 << 20, "read_ahead": read_ahead}
     with open_store(tmp_path, **given) as store:
         warmer = Warmer(store.config, store.log)
         warmer.step()
