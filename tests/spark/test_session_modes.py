@@ -18,7 +18,9 @@ import pyspark
 import pytest
 
 from rocketq.spark.java import find_java
+from tests.spark.filling import Filler
 from tests.spark.killable import kill_all_below
+from tests.spark.test_source_stream import committed
 from tests.unit.spark.log_writing import record, write_log
 
 PROGRAM = Path(__file__).with_name("session_program.py")
@@ -80,9 +82,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, **home, **python, "SPARK_LOG_DIR": str(tmp_path), "SPARK_HOME": pyspark.__path__[0]}
 
 
-@pytest.fixture
-def connect_server(tmp_path: Path) -> Iterator[int]:
-    port = free_port()
+@pytest.fixture(scope="module")
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    port, tmp_path = free_port(), tmp_path_factory.mktemp("connect")
     script = Path(pyspark.__path__[0]) / "sbin" / "start-connect-server.sh"
     command = [
         "bash", str(script), "--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={port}",
@@ -133,6 +135,23 @@ def test_a_pipeline_on_a_local_cluster(store: Path, tmp_path: Path) -> None:
 
 def test_a_session_through_spark_connect(store: Path, connect_server: int) -> None:
     require_everything(run(store, remote=f"sc://127.0.0.1:{connect_server}"))
+
+
+def test_topics_through_spark_connect_from_a_notebook(filler: Filler, tmp_path: Path, connect_server: int) -> None:
+    """Goal: source, sink, streams, progress and errors are the same for a client without a JVM, while a loop runs."""
+    topic, target, group = filler.topic(), filler.topic(), f"connected-{tmp_path.name}"
+    given = {
+        "remote": f"sc://127.0.0.1:{connect_server}", "name_servers": filler.name_servers, "topic": topic,
+        "target": target, "group": group, "folder": str(tmp_path),
+    }  # fmt: skip
+    command = [sys.executable, str(PROGRAM.with_name("connect_program.py")), json.dumps(given)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found["rows"] == sorted([f"body {n}", f"key-{n}", json.dumps({"n": str(n)})] for n in range(100))
+    assert found["streamed"] == 100
+    assert "topic Missing does not exist" in found["refused"]
+    assert sum(committed(filler, group, topic).values()) == 100
 
 
 def test_a_standalone_cluster(store: Path, tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""A notebook's cell, as a program: an event loop runs, and all work goes through a Spark Connect server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import rocketq.spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def sink_and_source(spark: SparkSession, broker: dict[str, str], topic: str) -> list[list[str]]:
+    rows = spark.range(100).selectExpr(
+        "concat('body ', id) as body", "concat('key-', id) as keys", "map('n', cast(id as string)) as properties"
+    )
+    rows.write.format("rocketmq").options(**broker).option("topic", topic).mode("append").save()
+    read = spark.read.format("rocketmq").options(**broker).option("subscribe", topic)
+    frame = read.option("includeProperties", "user").load()
+    return sorted([bytes(row.body).decode(), row["keys"], json.dumps(row.properties)] for row in frame.collect())
+
+
+def stream(spark: SparkSession, broker: dict[str, str], topic: str, target: str, folder: str) -> None:
+    """From one topic to another."""
+    read = spark.readStream.format("rocketmq").options(**broker).option("subscribe", topic)
+    frame = read.option("startingOffsets", "earliest").load().select("body")
+    writer = frame.writeStream.format("rocketmq").options(**broker).option("topic", target).queryName("connected")
+    query = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def refused(spark: SparkSession, broker: dict[str, str]) -> str:
+    try:
+        spark.read.format("rocketmq").options(**broker).option("subscribe", "Missing").load().count()
+    except Exception as error:  # whatever the server makes of it
+        return str(error)
+    return ""
+
+
+async def main() -> None:
+    given = json.loads(sys.argv[1])
+    broker = {"nameServer": given["name_servers"]}
+    spark = rocketq.spark.session(remote=given["remote"])
+    told = rocketq.spark.GroupProgress(given["group"], broker, queries={"connected"})
+    spark.streams.addListener(told)
+    rows = sink_and_source(spark, broker, given["topic"])
+    stream(spark, broker, given["topic"], given["target"], given["folder"])
+    spark.streams.removeListener(told)
+    count = spark.read.format("rocketmq").options(**broker).option("subscribe", given["target"]).load().count()
+    print(json.dumps({"rows": rows, "streamed": count, "refused": refused(spark, broker)}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
