@@ -3,6 +3,7 @@
     python -m bench.replication                 three rounds
     python -m bench.replication --rounds 1
     python -m bench.replication --smoke         ours alone, a moment, no bars: does it still run?
+    python -m bench.replication --as-it-is      memory as it is found (bench/load/memory.py says why not)
 
 Sends to a SYNC_MASTER with one slave are compared with the same sends to our broker alone, and to Apache 4.9.7 as
 SYNC_MASTER with one slave, all in the same run; rounds take turns. Then an empty slave copies a log that is there.
@@ -23,6 +24,7 @@ from tests.interop.release import ApacheUnavailable
 from bench.bars import Bar, save
 from bench.load.folders import run_folder
 from bench.load.generator import Load, Measured, NoCompilerError, program, run
+from bench.load.memory import PageCache, page_cache
 from bench.load.pairs import NAME, ApachePair, OurPair, OurSlave, log_end
 from bench.load.peers import Ours, Peer, make_topics
 
@@ -52,7 +54,7 @@ def measure(peer: Peer, load: Load) -> Measured:
     return run(load, ports=peer.ports, pids=peer.pids)
 
 
-def run_sends(rounds: int, notes: list[str]) -> Results:
+def run_sends(rounds: int, cache: PageCache | None, notes: list[str]) -> Results:
     with ExitStack() as stack:
         peers: list[Peer] = [stack.enter_context(Ours(SETTINGS)), stack.enter_context(OurPair(SETTINGS))]
         try:
@@ -66,6 +68,8 @@ def run_sends(rounds: int, notes: list[str]) -> Results:
                 measure(peer, replace(load, seconds=seconds / 2, warm_up=0))
         taken: dict[str, dict[str, list[Measured]]] = {name: {peer.name: [] for peer in peers} for name in LOADS}
         for name, load in LOADS.items():
+            if cache is not None:
+                cache.fill()
             for number in range(rounds):
                 for peer in peers:
                     taken[name][peer.name].append(measure(peer, load))
@@ -77,7 +81,7 @@ def _median(rounds: list[Measured]) -> Measured:
     return Measured(**{name: statistics.median(asdict(each)[name] for each in rounds) for name in asdict(rounds[0])})
 
 
-def catch_up(size_bytes: int) -> CatchUp:
+def catch_up(size_bytes: int, cache: PageCache | None = None) -> CatchUp:
     """An empty slave behind a master that has so much; from the first look that finds something to the last byte."""
     with Ours({**SETTINGS, "brokerName": NAME}) as master:
         make_topics(master, [TOPIC], 8)
@@ -85,6 +89,8 @@ def catch_up(size_bytes: int) -> CatchUp:
         while log_end(addr) < size_bytes:
             measure(master, Load(body=1024, batch=32, depth=8, seconds=0.5, warm_up=0))
         end = log_end(addr)
+        if cache is not None:
+            cache.fill()
         with OurSlave(master.name_server, SETTINGS) as slave:
             first, began = 0, time.monotonic()
             while (at := log_end(slave.addr)) < end:
@@ -135,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="ours alone, tiny, no bars")
     parser.add_argument("--rounds", type=int, default=3, help="of every load, by turns (3)")
+    parser.add_argument("--as-it-is", action="store_true", help="leave free memory alone")
     given = parser.parse_args()
     try:
         program()
@@ -143,9 +150,11 @@ def main() -> None:
     if given.smoke:
         return smoke()
     notes = [f"{given.rounds} rounds"]
-    results = run_sends(max(1, given.rounds), notes)
-    print(table(results), file=sys.stderr)
-    caught_up = [catch_up(CATCH_UP_BYTES) for _ in range(max(1, given.rounds))]
+    rounds = max(1, given.rounds)
+    with page_cache(wanted=not given.as_it_is) as cache:
+        results = run_sends(rounds, cache, notes)
+        print(table(results), file=sys.stderr)
+        caught_up = [catch_up(CATCH_UP_BYTES, cache) for _ in range(rounds)]
     bars = judge(results, caught_up)
     print("\n\n".join([table(results), "\n".join([*map(str, bars), *notes])]))
     rows = {name: {peer: asdict(each) for peer, each in by_peer.items()} for name, by_peer in results.items()}
