@@ -34,6 +34,8 @@ class QueueTail:
         seed_text: bytes = topic + b"#"
         self.key_seed = java_hash(0, seed_text, 0, len(seed_text))
         self.units = None
+        if not cython.compiled:
+            self.p = None
         self.file_first = self.file_end = self.room_end = 0
         self.next_offset = 0
         self.log_end = 0
