@@ -153,32 +153,6 @@ def test_an_operators_wish_is_heard_once() -> None:
     assert "StopAccepting" not in bench.kinds()
 
 
-def test_a_late_answer_about_a_switch_that_is_over_changes_nothing() -> None:
-    """Goal: the new master may be followed already when the old one hears that its own change was made."""
-    bench = Bench()
-    bench.run(2_000)
-    agent, table = bench.agent, bench.table
-    assert agent.lease is not None
-    _, change = control.apply_for_id(bench.view, Replica("other", "x"))
-    assert table.commit(GROUP, change, bench.now_ms)
-    _, change = control.alter_set(bench.view, 1, agent.lease.id, frozenset({1, 2}))
-    assert table.commit(GROUP, change, bench.now_ms)
-    bench.do(agent.on_changed(bench.now_ms))
-    agent.on_switch(2, bench.now_ms)
-    (retire,) = [action for action in agent.on_tick(bench.now_ms) if isinstance(action, act.Commit)]
-    revision = table.commit(GROUP, retire.change, bench.now_ms)
-    assert revision is not None
-    _, change = control.elect(bench.view, MasterKey(2, 0, "ha2"), table.grant(100_000, bench.now_ms))
-    assert table.commit(GROUP, change, bench.now_ms)
-    bench.do(agent.on_epoch_seen(3, bench.now_ms))
-    followed = agent.followed
-    assert followed is not None
-    bench.done.clear()
-    bench.do(agent.on_committed(retire.number, revision, bench.now_ms))
-    assert bench.kinds() == []
-    assert agent.followed is followed
-
-
 def retiring(mode: LeaseMode) -> tuple[Bench, act.Commit]:
     """A master that has asked to give its mastership to replica 2, and was not answered yet."""
     bench = Bench(replace(SETTINGS, lease_mode=mode))
@@ -194,6 +168,23 @@ def retiring(mode: LeaseMode) -> tuple[Bench, act.Commit]:
     assert agent.may_serve(bench.now_ms)
     (retire,) = [action for action in agent.on_tick(bench.now_ms) if isinstance(action, act.Commit)]
     return bench, retire
+
+
+def test_a_late_answer_about_a_switch_that_is_over_changes_nothing() -> None:
+    """Goal: the new master may be followed already when the old one hears that its own change was made."""
+    bench, retire = retiring(LeaseMode.AVAILABLE)
+    agent, table = bench.agent, bench.table
+    revision = table.commit(GROUP, retire.change, bench.now_ms)
+    assert revision is not None
+    _, change = control.elect(bench.view, MasterKey(2, 0, "ha2"), table.grant(100_000, bench.now_ms))
+    assert table.commit(GROUP, change, bench.now_ms)
+    bench.do(agent.on_epoch_seen(3, bench.now_ms))
+    followed = agent.followed
+    assert followed is not None
+    bench.done.clear()
+    bench.do(agent.on_committed(retire.number, revision, bench.now_ms))
+    assert bench.kinds() == []
+    assert agent.followed is followed
 
 
 def test_a_master_that_asked_to_go_grants_nothing_that_another_could_contradict() -> None:
