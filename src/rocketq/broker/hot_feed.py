@@ -155,7 +155,7 @@ class HotFeed:
                 queue.make_room(1)
         except OSError:
             return False  # the handler says why
-        return True
+        return bool(queue.tail.next_offset < queue.tail.room_end)  # else it would be asked again and again
 
     def _hold_unfinished(self, connection: Connection, link: Any) -> None:
         unfinished = link.rest_bytes + link.decoder.pending_bytes
