@@ -40,9 +40,14 @@ class DefaultSource(DataSource):
         return kind(schema, dict(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from rocketq.spark.errors import SparkError  # noqa: PLC0415
+        from rocketq.spark.refused_stream import RefusedStream  # noqa: PLC0415
         from rocketq.spark.stream import StreamReader  # noqa: PLC0415
 
-        return StreamReader(schema, dict(self.options))
+        try:
+            return StreamReader(schema, dict(self.options))
+        except SparkError as fault:
+            return RefusedStream(fault)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from rocketq.spark.sink import BatchWriter  # noqa: PLC0415

@@ -116,8 +116,11 @@ def test_what_spark_refuses_is_one_line(pipeline: Command, filler: Filler, tmp_p
     fault = pipeline("replay", "--from-topic", topic, "--to", filler.topic(), "--where", "nonsense = 1", code=1)
     assert "nonsense" in fault["message"]
     assert "\n" not in fault["message"]
-    fault = pipeline("replay", "--from-archive", str(tmp_path / "none"), "--dry-run", code=1)
+    fault = pipeline("replay", "--from-archive", str(tmp_path / "none"), "--dry-run", code=3)
     assert str(tmp_path / "none") in fault["message"]
+    (tmp_path / "empty").mkdir()
+    fault = pipeline("replay", "--from-archive", str(tmp_path / "empty"), "--dry-run", code=1)
+    assert "\n" not in fault["message"]
     wrong = ("--option", "subscribed=x")
     fault = pipeline("replay", "--from-topic", topic, "--to", filler.topic(), *wrong, code=2)
     assert fault["message"].startswith("option subscribed is unknown")

@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -55,6 +56,23 @@ def failure(run: Callable[[], object]) -> str:
 def test_bad_options(spark: SparkSession, filler: Filler, options: dict[str, str], line: str) -> None:
     topic = filler.topic()
     assert line in failure(lambda: reading(spark, filler, topic, **options).count())
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"startingOfsets": "earliest"}, "option startingofsets is unknown; did you mean startingOffsets?"),
+        ({"endingOffsets": "latest"}, "option endingOffsets is for batch reads: a stream has no end"),
+    ],
+    ids=["unknown", "contradictory"],
+)
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "1 second"}], ids=["now", "time"])
+def test_bad_options_of_a_stream(
+    spark: SparkSession, filler: Filler, tmp_path: Path, options: dict[str, str], line: str, trigger: dict[str, Any]
+) -> None:
+    """Goal: our line is the last here too; Spark stumbles over a reader that is not made and tells of that instead."""
+    query = Archive(spark, filler, tmp_path, filler.topic()).writer(**options).trigger(**trigger).start()
+    assert line in failure(query.awaitTermination)
 
 
 def test_unknown_topics_and_queues(spark: SparkSession, filler: Filler) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rocketq.protocol.flags import ExpressionType
 from rocketq.spark.catalog import Bounds, Catalog
 from rocketq.spark.errors import DataLossError, SparkError
 from rocketq.spark.offsets import QueueKey
@@ -32,6 +33,8 @@ def _plan(options: SourceOptions, narrowing: Narrowing, catalog: Catalog) -> lis
     queues = [queue for queue in everything if narrowing.has(queue)]
     bounds = catalog.bounds(queues)
     require_assigned(options.subscription, queues, bounds)
+    if options.fetching.expression_type == ExpressionType.SQL92:
+        catalog.require_sql(queues)
     start = starting_offsets(options, queues, bounds, catalog)
     if options.fail_on_data_loss:
         require_reached(start, bounds)

@@ -71,6 +71,21 @@ class BrokerCalls:
 
     def pull(self, queue: QueueKey, offset: int, count_max: int, *, group: str | None = None) -> list[Record]:
         """What is there from this offset on, at most so many; one try."""
+        return self._pull(queue, offset, count_max, group, "*", ExpressionType.TAG)
+
+    def require_sql(self, queue: QueueKey) -> None:
+        """SparkError when the broker does not filter by conditions. It says so with the code of any failure, which
+        tasks would take for one that passes."""
+        fetching = self._fetching
+        try:
+            self._pull(queue, 0, 1, None, fetching.expression, fetching.expression_type)
+        except SparkError as error:
+            if ExpressionType.SQL92 in str(error):
+                raise SparkError(str(error)) from None
+
+    def _pull(
+        self, queue: QueueKey, offset: int, count_max: int, group: str | None, expression: str, expression_type: str
+    ) -> list[Record]:
         request = PullRequest(
             group=group or self._fetching.group,
             topic=queue.topic,
@@ -78,8 +93,8 @@ class BrokerCalls:
             queue_offset=offset,
             count_max=count_max,
             sys_flag=int(PullFlag.SUBSCRIPTION),
-            subscription="*",
-            expression_type=ExpressionType.TAG,
+            subscription=expression,
+            expression_type=expression_type,
         )
         answer = self.call(queue.topic, queue.broker_name, request, accept=_PULLED)
         return decode_records(answer.body) if answer.code == ResponseCode.SUCCESS else []

@@ -102,6 +102,11 @@ class Catalog:
         wanted = list(queues)
         return self._calls.patiently(lambda: self._committed(group, wanted))
 
+    def require_sql(self, queues: Iterable[QueueKey]) -> None:
+        """SparkError when a broker of these does not filter by SQL92 conditions; others may be away."""
+        for _, queue in sorted({(each.topic, each.broker_name): each for each in queues}.items()):
+            self._calls.require_sql(queue)
+
     def commit(self, group: str, offsets: Mapping[QueueKey, int]) -> None:
         """Tell every broker that can be reached how far a group is; AwayError names the queues that were not told."""
         untold: dict[QueueKey, RocketQError] = {}

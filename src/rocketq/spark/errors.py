@@ -44,7 +44,7 @@ def told_of(what: str, error: RocketQError) -> SparkError:
 
 def plain(error: RocketQError) -> SparkError:
     """As it is raised to Spark."""
-    own = error if isinstance(error, SparkError) else SparkError(str(error))
+    own = error if isinstance(error, SparkError) else (AwayError if error.retriable else SparkError)(str(error))
     return own.with_traceback(None)
 
 

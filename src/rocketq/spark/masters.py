@@ -6,7 +6,7 @@ import re
 import socket
 from typing import Final
 
-from rocketq.spark.errors import SparkError
+from rocketq.spark.errors import AwayError, OptionError
 
 FORMS: Final = "local[N], local-cluster[N,cores,MB], spark://host:port, yarn or k8s://url"
 _LOCAL: Final = re.compile(r"local(\[(\*|\d+)(\s*,\s*\d+)?\])?$")
@@ -22,15 +22,15 @@ def is_local(master: str) -> bool:
 
 
 def require_master(master: str) -> None:
-    """SparkError when Spark does not know such a master, or nobody answers there."""
+    """OptionError when Spark does not know such a master, AwayError when nobody answers there."""
     if _LOCAL.match(master) or _LOCAL_CLUSTER.match(master) or master == "yarn" or master.startswith("k8s://"):
         return
     found = _STANDALONE.match(master)
     if found is None:
-        raise SparkError(f"master {master!r} is none that Spark knows: {FORMS}")
+        raise OptionError(f"master {master!r} is none that Spark knows: {FORMS}")
     addrs = found.group(1).split(",")
     if not any(_answers(addr) for addr in addrs):
-        raise SparkError(f"no Spark master answers at {' or '.join(addrs)}")
+        raise AwayError(f"no Spark master answers at {' or '.join(addrs)}")
 
 
 def require_remote(remote: str) -> None:
@@ -40,10 +40,10 @@ def require_remote(remote: str) -> None:
         return
     found = _CONNECT.match(remote)
     if found is None:
-        raise SparkError(f"remote {remote!r} is no address of Spark Connect: sc://host:port")
+        raise OptionError(f"remote {remote!r} is no address of Spark Connect: sc://host:port")
     addr = found.group(1) + (found.group(2) or f":{_CONNECT_PORT}")
     if not _answers(addr):
-        raise SparkError(f"no Spark Connect server answers at {addr}")
+        raise AwayError(f"no Spark Connect server answers at {addr}")
 
 
 def _answers(addr: str) -> bool:

@@ -153,10 +153,18 @@ class Options:
         return value.lower() == "true"
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str | None:
+        """In lower case, whatever case it was written in."""
         value = self.text(name)
-        if value is not None and value.lower() not in choices:
+        if value is None:
+            return None
+        if value.lower() not in [choice.lower() for choice in choices]:
             raise OptionError(f"option {name} must be one of {', '.join(choices)}, not {value!r}")
-        return value.lower() if value is not None else None
+        return value.lower()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that were asked for, in lower case."""
+        return frozenset(self._asked)
 
     def refuse_unknown(self) -> None:
         """After everything was asked for: what is left is a slip, and the nearest name is told."""
@@ -190,9 +198,9 @@ def _parse_tls(options: Options) -> ClientTls | None:
     return ClientTls(key_password=password, **paths)
 
 
-def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+def parse_source(given: Mapping[str, str] | Options, *, streaming: bool) -> SourceOptions:
     """All options of a read; OptionError says what is missing, unknown or wrong."""
-    options = Options(given)
+    options = given if isinstance(given, Options) else Options(given)
     connection, subscription = parse_connection(options), _parse_subscription(options)
     group, prefix = options.text("rocketmq.group.id"), options.text("groupIdPrefix")
     if group is not None and prefix is not None:
@@ -296,6 +304,11 @@ def _parse_fetching(options: Options, group: str) -> Fetching:
     kind = options.one_of("subExpressionType", ("tag", "sql92"))
     if kind == "sql92":
         _check_sql(expression)
+    elif kind is None and _CONDITION.search(expression):
+        raise OptionError(
+            f"option subExpression={expression!r} looks like a condition: option subExpressionType=sql92 says that it "
+            "is one, tag that these are tags"
+        )
     numbers = {
         "count_max": options.count("pullBatchSize"),
         "bytes_max": options.count("pullBatchBytes", at_least=1024),
@@ -310,6 +323,10 @@ def _parse_fetching(options: Options, group: str) -> Fetching:
         expression_type=ExpressionType.SQL92 if kind == "sql92" else ExpressionType.TAG,
         **_without_none(numbers),
     )
+
+
+_CONDITION: Final = re.compile(r"\s(<|>|=|AND|OR|IS|IN|BETWEEN)\s|[<>]=|<>", re.IGNORECASE)
+"""What tags hardly ever contain: as tags, a condition finds nothing and says nothing."""
 
 
 def _check_sql(expression: str) -> None:
@@ -357,7 +374,7 @@ def _parse_position(options: Options, side: str, default: Mark) -> Position | Ti
     if not given:
         return default
     if given[0] == names[1]:
-        ms = options.count(names[1], at_least=0)
+        ms = options.parsed(names[1], _parse_ms, "a time in milliseconds since 1970, such as 1767225600000")
         assert ms is not None
         return AtTime(ms)
     if given[0] == names[2]:
@@ -367,6 +384,13 @@ def _parse_position(options: Options, side: str, default: Mark) -> Position | Ti
     position = options.parsed(names[0], _parse_offsets, "earliest, latest, committed or JSON of offsets")
     assert position is not None
     return position
+
+
+def _parse_ms(text: str) -> int:
+    ms = int(text)
+    if ms < 0:
+        raise ValueError(text)
+    return ms
 
 
 def _parse_offsets(text: str) -> Mark | Offsets:

@@ -52,11 +52,11 @@ class SinkOptions:
         return self.guarantee is Guarantee.EXACTLY_ONCE
 
 
-def parse_sink(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+def parse_sink(given: Mapping[str, str] | Options, *, streaming: bool) -> SinkOptions:
     """All options of a write; OptionError says what is missing, unknown or wrong."""
-    options = Options(given)
+    options = given if isinstance(given, Options) else Options(given)
     guarantee = options.one_of("deliveryGuarantee", tuple(Guarantee))
-    bad_records = options.one_of("badRecords", tuple(BadRecords))
+    bad_records = options.one_of("badRecords", ("fail", "skip", "deadLetter"))
     numbers = {
         "sends_in_flight": options.count("sendsInFlight"),
         "batch_bytes": options.count("batchBytes", at_least=1024),
@@ -125,5 +125,5 @@ def _folder(name: str, location: str) -> Path:
         raise OptionError(f"option {name} must be a folder of a local or mounted file system, not {location!r}")
     path = Path(unquote(parts.path) if parts.scheme else location)
     if not path.is_absolute():
-        raise OptionError(f"option {name} must be an absolute path, not {location!r}")
+        raise OptionError(f"option {name} must be an absolute path for exactly-once, not {location!r}")
     return path

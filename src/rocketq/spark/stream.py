@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from rocketq.protocol.flags import ExpressionType
 from rocketq.spark.batch_plan import require_assigned
 from rocketq.spark.catalog import Bounds, Catalog, as_offsets
 from rocketq.spark.errors import DataLossError, SparkError, plainly
@@ -58,6 +59,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         require_named_queues(self._options, queues)
         bounds = self._driver().bounds(queues)
         require_assigned(self._options.subscription, queues, bounds)
+        if self._options.fetching.expression_type == ExpressionType.SQL92:
+            self._driver().require_sql(queues)
         return starting_offsets(self._options, queues, bounds, self._driver()).tree()
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -19,6 +19,7 @@ from rocketq.cli.commands.pipeline_progress import BAR_CHARS, bar_text
 from rocketq.cli.commands.pipeline_views import row_json
 from rocketq.cli.main import main
 from rocketq.spark.errors import AwayError, OptionError, SparkError
+from rocketq.spark.option_split import of_sink, of_source
 
 from .conftest import RunCommand, call
 
@@ -67,6 +68,10 @@ def test_without_a_name_server_every_verb_says_unreachable(arguments: tuple[str,
         ("replay", "--from-dlq", "no-such-group"),
         ("replay", "--from-topic", "no-such-topic", "--to", "BenchmarkTest"),
         ("replay", "--from-topic", "BenchmarkTest", "--to", "no-such-topic"),
+        ("replay", "--from-archive", "/no/such/archive", "--to", "BenchmarkTest"),
+        ("archive", "no-such-topic", "--to", "/no/such/archive"),
+        ("archive", "--compact", "--to", "/no/such/archive"),
+        ("archive", "--from-store", "/no/such/store", "--broker", "b", "--to", "/no/such/archive"),
     ],
     ids=" ".join,
 )
@@ -74,6 +79,30 @@ def test_what_is_not_there_is_said_before_spark_starts(rocketq: RunCommand, argu
     said = rocketq("pipeline", *arguments)
     assert (said.code, said.out) == (3, "")
     assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dlq",),
+        ("trace", "--topic", "BenchmarkTest"),
+        ("archive", "BenchmarkTest", "--to", "a"),
+        ("archive", "--pattern", "B.*", "--to", "a"),
+        ("replay", "--from-topic", "BenchmarkTest", "--to", "SELF_TEST_TOPIC"),
+    ],
+    ids=" ".join,
+)
+def test_a_slip_in_an_option_is_told_before_spark_starts(rocketq: RunCommand, arguments: tuple[str, ...]) -> None:
+    said = rocketq("pipeline", *arguments, "--option", "startingOfsets=earliest")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.endswith(": option startingofsets is unknown; did you mean startingOffsets?\n")
+
+
+def test_a_replay_takes_options_of_the_source_and_of_the_sink() -> None:
+    """Goal: each goes where it belongs, what reaches brokers to both, and what nobody knows is refused."""
+    given = {"nameServer": "a:1", "pullBatchSize": "9", "sendRetries": "2", "rocketmq.accessKey": "k", "slip": "x"}
+    assert of_source(given) == {name: value for name, value in given.items() if name != "sendRetries"}
+    assert of_sink(given) == {name: value for name, value in given.items() if name != "pullBatchSize"}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (it comes with rocketq[spark])")
 
+from tests.unit.spark.archive_writing import batch_of
+from tests.unit.spark.log_writing import record
+
+from rocketq.spark.archive.backfill import SpanCounter
 from rocketq.spark.archive.coverage import Coverage, merged
 from rocketq.spark.archive.folder import ArchiveState
 from rocketq.spark.archive.plan import lost_coverage, plan_archive
@@ -59,6 +63,20 @@ def test_a_queue_that_is_shorter_than_its_archive_is_refused() -> None:
     """Goal: a topic made anew does not pass for one that has nothing new."""
     with pytest.raises(SparkError, match="T queue 0 of b ends at offset 4, but 9 are archived"):
         plan_archive(state((0, 9)), {Q: 0}, {Q: 4}, {Q: (0, 4)})
+
+
+def test_the_first_offset_that_comes_twice_is_named() -> None:
+    """Goal: of many queues the one that is to be looked at."""
+    counter = SpanCounter()
+    for records in ([record(n, topic="T", queue_id=n % 3) for n in range(30)], [record(40, topic="T", queue_id=1)]):
+        counter.add("T", "b", batch_of(records))
+    assert counter.twice is None
+    assert counter.coverage.count == 31
+    counter.add("T", "b", batch_of([record(n, topic="T", queue_id=1) for n in (50, 41, 40, 13)]))
+    assert counter.twice == (QueueKey("T", "b", 1), 13)
+    within_one = SpanCounter()
+    within_one.add("T", "b", batch_of([record(n, topic="T", queue_id=0) for n in (7, 8, 8, 9)]))
+    assert within_one.twice == (QueueKey("T", "b", 0), 8)
 
 
 def test_slices_are_even_and_within_the_limit() -> None:

@@ -12,6 +12,7 @@ from rocketq.client import Admin, Message, Producer
 from rocketq.client.blocking import BlockingClient
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import TopicRoute
+from rocketq.protocol.flags import ExpressionType
 from rocketq.spark.catalog import Catalog, as_offsets
 from rocketq.spark.errors import AwayError, SparkError
 from rocketq.spark.offsets import Offsets, QueueKey
@@ -27,9 +28,11 @@ def catalog_of() -> Iterator[CatalogOf]:
     """Catalogs of clusters, closed when the test is over."""
     with ExitStack() as stack:
 
-        def make(cluster: EmbeddedCluster, *, retries: int = 1, pause: Callable[[float], Any] = id) -> Catalog:
+        def make(
+            cluster: EmbeddedCluster, *, retries: int = 1, pause: Callable[[float], Any] = id, **fetching: str
+        ) -> Catalog:
             connection = Connection(name_servers=cluster.name_server_addr)
-            made = Catalog(connection, Fetching(group="catalog-readers", retries=retries), pause=pause)
+            made = Catalog(connection, Fetching(group="catalog-readers", retries=retries, **fetching), pause=pause)
             stack.callback(made.close)
             return made
 
@@ -159,6 +162,24 @@ def test_a_broker_that_is_away_is_asked_again_and_then_told(
     assert catalog.committed("g", [here]) == {here: 2}
     cluster.start_broker(1)
     assert catalog.reachable_bounds([here, away]) == {here: (0, 5), away: (0, 6)}
+
+
+def test_a_broker_that_does_not_filter_by_conditions_is_told_at_once(
+    catalog_of: CatalogOf, make_rocketq_cluster: MakeCluster
+) -> None:
+    """Goal: it says so with the code of any failure; nobody waits for it to pass."""
+    pauses: list[float] = []
+    for filters in ("false", "true"):
+        cluster = make_rocketq_cluster(settings={"enablePropertyFilter": filters})
+        queue = fill(cluster, "Filtered", 3)
+        catalog = catalog_of(cluster, pause=pauses.append, expression="n > 3", expression_type=ExpressionType.SQL92)
+        if filters == "true":
+            catalog.require_sql([queue])
+            continue
+        with pytest.raises(SparkError, match=r"topic Filtered on broker-0: .*does not filter by SQL92") as caught:
+            catalog.require_sql([queue])
+        assert not caught.value.retriable
+    assert pauses == []
 
 
 def test_no_name_server_is_told_with_its_address() -> None:

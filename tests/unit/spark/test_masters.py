@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.unit.spark.log_writing import record, write_log
 
 from rocketq.cli.main import main
-from rocketq.spark.errors import SparkError
+from rocketq.spark.errors import AwayError, OptionError, SparkError
 from rocketq.spark.masters import FORMS, require_master, require_remote
 from rocketq.spark.sessions import session
 
@@ -31,22 +31,22 @@ def test_masters_that_spark_knows_pass(master: str) -> None:
 
 @pytest.mark.parametrize("master", ["", "locl[2]", "local[x]", "spark:/host:7077", "spark://host", "mesos://h:1"])
 def test_others_are_named_with_the_forms_there_are(master: str) -> None:
-    with pytest.raises(SparkError, match="none that Spark knows: local"):
+    with pytest.raises(OptionError, match="none that Spark knows: local"):
         require_master(master)
 
 
 def test_a_master_that_does_not_answer_is_told_at_once(listening: int) -> None:
     """Goal: seconds, not Spark's minute."""
     require_master(f"spark://127.0.0.1:1,127.0.0.1:{listening}")
-    with pytest.raises(SparkError, match=r"no Spark master answers at 127\.0\.0\.1:1"):
+    with pytest.raises(AwayError, match=r"no Spark master answers at 127\.0\.0\.1:1"):
         require_master("spark://127.0.0.1:1")
 
 
 def test_spark_connect_is_checked_too(listening: int) -> None:
     require_remote(f"sc://127.0.0.1:{listening}/;user_id=x")
-    with pytest.raises(SparkError, match="no Spark Connect server answers"):
+    with pytest.raises(AwayError, match="no Spark Connect server answers"):
         require_remote("sc://127.0.0.1:1")
-    with pytest.raises(SparkError, match="no address of Spark Connect"):
+    with pytest.raises(OptionError, match="no address of Spark Connect"):
         require_remote("http://127.0.0.1:1")
 
 
@@ -61,5 +61,7 @@ def test_a_pipeline_for_a_master_that_is_none_ends_in_one_line(tmp_path: Path) -
     """Goal: a slip in --master costs a moment, not a minute and a page of Java."""
     write_log(tmp_path / "commitlog", map(record, range(3)), file_bytes=1 << 14)
     said = CliRunner().invoke(main, ["pipeline", "verify", str(tmp_path), "--master", "locl[2]"])
-    assert said.exit_code != 0
+    assert said.exit_code == 2
     assert said.stderr.splitlines()[-1].endswith(f"master 'locl[2]' is none that Spark knows: {FORMS}")
+    said = CliRunner().invoke(main, ["pipeline", "verify", str(tmp_path), "--master", "spark://127.0.0.1:1"])
+    assert (said.exit_code, said.stderr) == (4, "main pipeline verify: no Spark master answers at 127.0.0.1:1\n")

@@ -119,6 +119,19 @@ def test_topics_patterns_and_queues() -> None:
     assert assigned.subscription.assigned == {"T": {"b": [0, 1]}}
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"subExpression": "kind=card || a>b"},
+        {"subExpression": "in stock || sold out"},
+        {"subExpression": "n > 3", "subExpressionType": "tag"},
+    ],
+)
+def test_odd_tags_are_tags(given: dict[str, str]) -> None:
+    """Goal: what can be a tag is not taken for a condition, least of all where it is said that it is one."""
+    assert batch(**given).fetching.expression_type == ExpressionType.TAG
+
+
 def test_times_by_queue() -> None:
     assert batch(startingOffsetsByTimestamp=OFFSETS).starting == TimesByQueue(Offsets({QUEUE: 5}))
     assert batch(endingOffsetsByTimestamp=OFFSETS).ending == TimesByQueue(Offsets({QUEUE: 5}))
@@ -137,7 +150,7 @@ def test_times_by_queue() -> None:
         ({"startingOffsets": "latest"}, "a batch read would find nothing"),
         ({"startingOffsets": '{"T": {"b": {"0": -1}}}'}, "a batch read would find nothing"),
         ({"startingOffsets": OFFSETS, "startingTimestamp": "5"}, "contradict each other"),
-        ({"startingTimestamp": "yesterday"}, "must be a number of 0 or more, not 'yesterday'"),
+        ({"startingTimestamp": "yesterday"}, "must be a time in milliseconds since 1970, such as "),
         ({"startingOffsets": "committed"}, "option rocketmq.group.id is missing"),
         ({"endingOffsets": "earliest"}, "option endingOffsets cannot be earliest"),
         ({"endingOffsets": '{"T": {"b": {"0": -2}}}'}, "option endingOffsets cannot be -2"),
@@ -151,6 +164,8 @@ def test_times_by_queue() -> None:
         ({"commitOffsets": "batch", "rocketmq.group.id": "g"}, "commitOffsets is for streams"),
         ({"subExpressionType": "sql92"}, "needs a condition in option subExpression"),
         ({"subExpressionType": "sql92", "subExpression": "a >"}, "option subExpression: "),
+        ({"subExpression": "n > 3"}, "looks like a condition: option subExpressionType=sql92"),
+        ({"subExpression": "a IS NULL"}, "looks like a condition: option subExpressionType=sql92"),
         ({"subExpressionType": "xpath"}, "must be one of tag, sql92"),
         ({"rocketmq.accessKey": "a"}, "rocketmq.accessKey and rocketmq.secretKey go together"),
         ({"rocketmq.group.id": "g", "groupIdPrefix": "p"}, "contradict each other"),

@@ -51,7 +51,7 @@ def test_manifests_lie_where_it_is_said_or_in_the_checkpoint() -> None:
         ({"transactionTimeoutMs": "5000"}, "goes with deliveryGuarantee=exactly-once"),
         ({"badRecords": "deadLetter"}, "needs the option deadLetterTopic"),
         ({"deadLetterTopic": "D"}, "goes with badRecords=deadLetter"),
-        ({"badRecords": "ignore"}, "must be one of fail, skip, deadletter"),
+        ({"badRecords": "ignore"}, "must be one of fail, skip, deadLetter, not 'ignore'"),
         ({"batchBytes": "12"}, "must be a number of 1024 or more"),
         ({"sendsInFlight": "no"}, "must be a number"),
         ({"rocketmq__group__id": "a b"}, "option rocketmq.group.id"),

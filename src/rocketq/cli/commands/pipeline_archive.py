@@ -10,6 +10,8 @@ import click
 
 from rocketq.cli.commands.calling import example
 from rocketq.cli.commands.pipeline_calling import Pipeline, runs_pipeline
+from rocketq.client.errors import NotFoundError
+from rocketq.spark.errors import SparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +59,10 @@ def archive(
     if topics and not stores:
         for topic in topics:
             pipeline.caller.run(lambda admin, topic=topic: admin.topics.route(topic))  # type: ignore[misc]
+    _look(pipeline, stores, target if compact else None)
+    wanted = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": str(pattern)}
+    loss = {"failOnDataLoss": "false"} if allow_loss else {}
+    options = {} if stores or compact else {**pipeline.read_options(wanted), **loss}
 
     def work(spark: SparkSession, tell: Tell) -> ArchiveSummary:
         from rocketq.spark.pipelines import archive as pipelines  # noqa: PLC0415
@@ -76,13 +82,10 @@ def archive(
                 compaction=packed,
                 progress=tell,
             )
-        wanted = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": str(pattern)}
-        loss = {"failOnDataLoss": "false"} if allow_loss else {}
-        options = {**pipeline.source, **wanted, **loss}
         return pipelines.archive(spark, options, target, properties=kept, compaction=packed, progress=tell)
 
     done = pipeline.run_told("archive", "bytes" if stores else "messages", work)
-    pipeline.caller.show(asdict(done), _text(done))
+    pipeline.caller.show(asdict(done), _compacted(done) if compact else _text(done))
 
 
 def _check(
@@ -100,6 +103,29 @@ def _check(
         re.compile(pattern or "")
     except re.error as error:
         raise click.BadParameter(f"{pattern!r} is no pattern: {error}", param_hint="--pattern") from None
+
+
+def _look(pipeline: Pipeline, stores: tuple[str, ...], archive: str | None) -> None:
+    """Before Spark is started: what is read is there."""
+    from rocketq.spark.archive.folder import ArchiveFolder  # noqa: PLC0415 - loads pyarrow
+    from rocketq.spark.commitlog_files import find_log_files  # noqa: PLC0415
+
+    if archive is not None and not ArchiveFolder(archive).exists:
+        pipeline.fail(NotFoundError("archive", archive))
+    for store in stores:
+        try:
+            find_log_files([store])
+        except SparkError as fault:
+            pipeline.fail(NotFoundError("store", store, str(fault)))
+
+
+def _compacted(done: ArchiveSummary) -> str:
+    if done.commit == 0:
+        return f"no small files to put together in {done.target}"
+    return (
+        f"{done.files_replaced} small files of {done.target} put together: {done.rows} messages in {done.files} files "
+        f"({done.size_bytes:,} bytes); commit {done.commit}, {done.seconds:.1f} s"
+    )
 
 
 def _text(done: ArchiveSummary) -> str:

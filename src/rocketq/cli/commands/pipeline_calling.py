@@ -18,6 +18,7 @@ from rocketq.cli.commands.pipeline_progress import Tell, shown_progress
 from rocketq.errors import RocketQError
 from rocketq.spark import errors
 from rocketq.spark.errors import AwayError, OptionError, SparkError
+from rocketq.spark.options import parse_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +43,15 @@ class Pipeline:
     def source(self) -> dict[str, str]:
         """Options of a read or write that say how brokers are reached."""
         return {"nameServer": self.caller.name_servers, **self.options}
+
+    def read_options(self, wanted: Mapping[str, str], *, streaming: bool = False) -> dict[str, str]:
+        """Options of a read, looked at before Spark is started."""
+        options = {**wanted, **self.source}
+        try:
+            parse_source(options, streaming=streaming)
+        except OptionError as fault:
+            self.fail(fault)
+        return options
 
     def run(self, label: str, work: Callable[[SparkSession], _Result]) -> _Result:
         """The result of work on Spark; what keeps it from succeeding ends the command with one line."""

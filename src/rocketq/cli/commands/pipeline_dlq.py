@@ -70,6 +70,7 @@ def dlq(
     the one --error-property names) it is shown, with numbers and ids taken out: equal causes are counted together.
     """
     require_groups(pipeline.caller, groups)
+    pipeline.read_options({"subscribePattern": "-"})
 
     def work(spark: SparkSession) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         from rocketq.spark.pipelines import dlq as pipelines  # noqa: PLC0415

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,6 +15,7 @@ from rocketq.cli.commands.pipeline_dlq import require_groups, within
 from rocketq.cli.commands.pipeline_views import as_dicts, row_json, rows_text
 from rocketq.cli.commands.times import moment
 from rocketq.cli.numbers import FiniteRange
+from rocketq.client.errors import NotFoundError
 from rocketq.protocol.names import dlq_topic
 
 if TYPE_CHECKING:
@@ -72,19 +75,23 @@ def replay(
         if name is not None:
             pipeline.caller.run(lambda admin, name=name: admin.topics.route(name))  # type: ignore[misc]
 
+    streaming = checkpoint is not None
+    source, sink = _options(pipeline, from_topic or dlq_topic(str(from_dlq)), streaming=streaming)
+    if from_archive is not None and "://" not in from_archive and not Path(from_archive).exists():
+        pipeline.fail(NotFoundError("archive", from_archive))
+
     def work(spark: SparkSession) -> dict[str, Any]:
         from rocketq.spark.pipelines import replay as pipelines  # noqa: PLC0415
 
-        streaming = checkpoint is not None
-        read = _read(spark, pipeline.source, from_topic or dlq_topic(str(from_dlq)), from_archive, streaming=streaming)
+        read = _read(spark, source, from_archive, streaming=streaming)
         picked = pick(read, **chosen)
         copies = pipelines.prepared(picked if limit is None else picked.limit(limit), topic=topic)
         if dry_run:
             return {"dry_run": True, "plan": as_dicts(pipelines.plan(copies).collect())}
         if checkpoint is None:
-            sent = pipelines.replay(copies, pipeline.source, rows_per_s=rate)
+            sent = pipelines.replay(copies, sink, rows_per_s=rate)
             return {"dry_run": False, "messages": sent.messages, "body_bytes": sent.body_bytes}
-        query = pipelines.replay_stream(copies, pipeline.source, checkpoint=checkpoint, rows_per_s=rate)
+        query = pipelines.replay_stream(copies, sink, checkpoint=checkpoint, rows_per_s=rate)
         query.awaitTermination()
         return {"dry_run": False, "messages": sum(each.numInputRows for each in query.recentProgress)}
 
@@ -118,14 +125,20 @@ def pick(
     return found if where is None else found.where(where)
 
 
-def _read(
-    spark: SparkSession, source: Mapping[str, str], topic: str, archive: str | None, *, streaming: bool
-) -> DataFrame:
+def _options(pipeline: Pipeline, topic: str, *, streaming: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """Of the read and of the write, each checked before Spark is started."""
+    from rocketq.spark.option_split import of_sink, of_source  # noqa: PLC0415
+
+    start = {"startingOffsets": "earliest"} if streaming else {}
+    wanted = {**start, "subscribe": topic, "includeProperties": "true"}
+    reading = replace(pipeline, options=of_source(pipeline.options))
+    return reading.read_options(wanted, streaming=streaming), of_sink(pipeline.source)
+
+
+def _read(spark: SparkSession, source: Mapping[str, str], archive: str | None, *, streaming: bool) -> DataFrame:
     if archive is not None:
         return _read_archive(spark, archive)
-    reader = spark.readStream.option("startingOffsets", "earliest") if streaming else spark.read
-    given = {"subscribe": topic, "includeProperties": "true", **source}
-    return reader.format("rocketmq").options(**given).load()
+    return (spark.readStream if streaming else spark.read).format("rocketmq").options(**source).load()
 
 
 def _read_archive(spark: SparkSession, archive: str) -> DataFrame:

@@ -60,6 +60,7 @@ def trace(
     (traceTopicEnable=true). Latencies of delayed messages contain their delay and have rows of their own.
     """
     pipeline.caller.run(lambda admin: admin.topics.route(topic))
+    pipeline.read_options({} if pipeline.options.keys() & {"subscribePattern", "assign"} else {"subscribe": topic})
 
     def work(spark: SparkSession) -> tuple[list[dict[str, Any]], int, int]:
         from pyspark.sql import functions as F  # noqa: PLC0415

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from rocketq.model import SysFlag
 from rocketq.protocol.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
-from rocketq.spark.archive.coverage import Coverage, Span, merged
+from rocketq.spark.archive.coverage import Coverage, Span, Spans, merged
 from rocketq.spark.offsets import QueueKey
 
 
@@ -66,18 +67,30 @@ def spans_of(rows: pa.RecordBatch) -> Mapping[int, list[Span]]:
 
 
 class SpanCounter:
-    """Adds up what a task has written; `count` is offsets with their repetitions."""
+    """Adds up what a task has written, and notes the first offset that came `twice`."""
 
     def __init__(self) -> None:
-        self._spans: dict[QueueKey, list[Span]] = {}
-        self.count = 0
+        self._spans: dict[QueueKey, Spans] = {}
+        self.twice: tuple[QueueKey, int] | None = None
 
     def add(self, topic: str, broker_name: str, rows: pa.RecordBatch) -> None:
         for queue_id, spans in spans_of(rows).items():
             key = QueueKey(topic, broker_name, queue_id)
-            self.count += sum(high - low for low, high in spans)
-            self._spans[key] = list(merged([*self._spans.get(key, ()), *spans]))
+            before = self._spans.get(key, ())
+            self._spans[key] = merged([*before, *spans])
+            if self.twice is None and _count(self._spans[key]) < _count(before) + _count(spans):
+                self.twice = key, _first_twice([*before, *spans])
 
     @property
     def coverage(self) -> Coverage:
-        return Coverage({key: tuple(spans) for key, spans in self._spans.items()})
+        return Coverage(self._spans)
+
+
+def _count(spans: Iterable[Span]) -> int:
+    return sum(high - low for low, high in spans)
+
+
+def _first_twice(spans: Iterable[Span]) -> int:
+    """The lowest offset that two of these share."""
+    ordered = sorted(spans)
+    return next(low for (_, end), (low, _) in pairwise(ordered) if low < end)

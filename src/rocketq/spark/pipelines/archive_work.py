@@ -72,9 +72,7 @@ def write_range(
             tell(min(scan.read_to, part.end) - part.start)
     except FileNotFoundError:
         raise DataLossError(f"{part.file.path} was deleted after the run was planned: run it again") from None
-    repeated = ""
-    if counter.count != counter.coverage.count:
-        repeated = f"{part.file.path}: an offset of {_repeated(counter)}"
+    repeated = f"{counter.twice[0]}: offset {counter.twice[1]}" if counter.twice is not None else ""
     return _result(writer.close(), counter.coverage, damage=[str(each) for each in scan.damage], repeated=repeated)
 
 
@@ -104,10 +102,6 @@ def _as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _repeated(counter: SpanCounter) -> str:
-    return ", ".join(sorted({str(queue) for queue in counter.coverage})[:5])
 
 
 def _result(
