@@ -15,6 +15,7 @@ COMPILED_MODULES = [
     "records",
     "queue_units",
     "index_units",
+    "batch_properties",
     "appender",
     "filter_program",
     "reader",

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 KERNEL = Path("src/rocketq/kernel")
 
 HOT = {
-    "properties": ["java_hash", "PropertySpans.scan", "PropertySpans.delay_level"],
+    "properties": ["java_hash", "PropertySpans.scan", "PropertySpans.note", "PropertySpans.delay_level"],
     "records": ["record_size", "RecordView.parse", "next_record"],
     "queue_units": ["QueueTail.put", "tags_code_of"],
     "index_units": [
@@ -39,9 +39,10 @@ HOT = {
         "IndexTail.put_at",
     ],
     "appender": [
-        *("Appender.put", "Appender.write", "Appender.merge", "Appender.touch", "has_name", "put_keys"),
+        *("Appender.put", "Appender.put_seen", "Appender.write", "Appender.merge", "Appender.touch", "put_keys"),
         *("Appender.measure", "Appender.put_batch", "Appender.host_flags", "Appender.drain", "defer_keys"),
     ],
+    "batch_properties": [f"BatchProperties.{name}" for name in ("load", "look", "tick", "add_sizes", "join")],
     "frame_header": [
         *("FrameHeader.clear", "FrameHeader.add", "FrameHeader.is_named", "FrameHeader.has_text"),
         *("FrameHeader.number", "FrameHeader.small_number", "number_at", "is_number"),
@@ -58,7 +59,7 @@ HOT = {
     "send_request": ["SendRequest.read", "SendRequest.take", "letter_field", "named_field"],
     "send_properties": [
         *("SendProperties.load", "SendProperties.unescape", "SendProperties.edit", "SendProperties.note"),
-        *("SendProperties.has_name_before", "is_plain_batch", "is_cold_name", "is_plain_text", "is_true", "hex_digit"),
+        *("SendProperties.has_name_before", "is_cold_name", "is_plain_text", "is_true", "hex_digit"),
     ],
     "send_frames": [
         *("SendFrames.take", "SendFrames.store_one", "SendFrames.store_batch", "SendFrames.answer"),
@@ -135,6 +136,7 @@ ALLOWED = [
         r"self\.index = put_keys\(|^self\.(index|roll_index|_spans),|self\.index, self\.roll_index,", 6, "references"
     ),
     Allowed(r"^defer_keys\(self\.index, ", 6, "references"),
+    Allowed(r"\bself\.put_seen\($|^batch\.spans,$", 1, "references"),
     Allowed(r"self\.due_of\(|^state = appender\.put\($", 6, "may fail, so its error is asked for"),
     Allowed(r"^found = self\._last$|^found\.tail,$|^self\.waiting = found\.tail$", 2, "references"),
     Allowed(r"^queue: QueueTail = None|queue = self\.queue_of\(p\)", 2, "references"),

@@ -1,6 +1,7 @@
 from rocketq.kernel.primitives cimport (
-    body_crc, copy_bytes, equal_bytes, find_byte, load_i16, load_i32, publish, store_i16, store_i32, store_i64,
+    body_crc, copy_bytes, find_byte, load_i16, load_i32, publish, store_i16, store_i32, store_i64,
 )
+from rocketq.kernel.batch_properties cimport BatchProperties
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.index_units cimport IndexTail, key_hash
 from rocketq.kernel.properties cimport PropertySpans, java_hash
@@ -26,11 +27,13 @@ cdef class Appender:
     cdef public list touched
     cdef readonly list batch_offsets
     cdef PropertySpans _spans
+    cdef BatchProperties _batch
     cdef object _scratch
     cdef unsigned char* _scratch_p
     cdef readonly long long log_offset, queue_offset, store_ms, records, last_offset
     cdef readonly int size, batch_count
     cdef readonly Py_ssize_t measured_bytes, measured_to
+    cdef bint measured_plain
     cdef int host_flags(self, Py_ssize_t born_host_len) noexcept
     cdef Py_ssize_t measure(
         self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, Py_ssize_t topic_len, const unsigned char* extra,
@@ -47,6 +50,12 @@ cdef class Appender:
         int flag, int sys_flag, long long born_ms, bytes born_host, long long store_ms, int reconsume_times,
         long long prepared_offset,
     ) except -100
+    cdef int put_seen(
+        self, QueueTail queue, PropertySpans spans, const unsigned char* body, Py_ssize_t body_at, Py_ssize_t body_len,
+        const unsigned char* properties, Py_ssize_t properties_at, Py_ssize_t properties_len,
+        int flag, int sys_flag, long long born_ms, bytes born_host, long long store_ms, int reconsume_times,
+        long long prepared_offset,
+    ) except -100
     cdef void write(
         self, QueueTail queue, long long queue_offset, int size, const unsigned char* body, Py_ssize_t body_at, Py_ssize_t body_len,
         const unsigned char* properties, Py_ssize_t properties_at, Py_ssize_t properties_len,
@@ -55,13 +64,8 @@ cdef class Appender:
     ) noexcept
     cdef void drain(self) noexcept
     cdef void touch(self, QueueTail queue)
-    cdef Py_ssize_t merge(
-        self, const unsigned char* inner, Py_ssize_t at, Py_ssize_t count, const unsigned char* extra, Py_ssize_t extra_len
-    ) noexcept
+    cdef Py_ssize_t merge(self, const unsigned char* inner, Py_ssize_t at, Py_ssize_t count) noexcept
 
-cdef bint has_name(
-    const unsigned char* p, Py_ssize_t at, Py_ssize_t end, const unsigned char* name, Py_ssize_t name_at, Py_ssize_t name_len
-) noexcept
 cdef void defer_keys(
     IndexTail index, unsigned int seed, PropertySpans spans, const unsigned char* p, long long log_offset, long long store_ms
 ) noexcept

@@ -10,12 +10,12 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
+    from rocketq.kernel.batch_properties import BatchProperties
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.index_units import key_hash
     from rocketq.kernel.primitives import (
         body_crc,
         copy_bytes,
-        equal_bytes,
         find_byte,
         load_i16,
         load_i32,
@@ -47,6 +47,7 @@ class Appender:
     def __init__(self, store_host):
         self._store_host = store_host
         self._spans = PropertySpans()
+        self._batch = BatchProperties()
         self.segment = None
         self.position = 0
         self.base = self.end = 0
@@ -57,6 +58,7 @@ class Appender:
         self.records = 0
         self.batch_offsets = []
         self.measured_bytes = self.measured_to = 0
+        self.measured_plain = True
         self.last_offset = -1
         self._scratch = bytearray(2 * PROPERTIES_BYTES_MAX + 2)
         view: cython.uchar[::1]
@@ -161,6 +163,44 @@ class Appender:
         reconsume_times,
         prepared_offset,
     ):
+        self._spans.scan(properties, properties_at, properties_at + properties_len)
+        return self.put_seen(
+            queue,
+            self._spans,
+            body,
+            body_at,
+            body_len,
+            properties,
+            properties_at,
+            properties_len,
+            flag,
+            sys_flag,
+            born_ms,
+            born_host,
+            store_ms,
+            reconsume_times,
+            prepared_offset,
+        )
+
+    def put_seen(
+        self,
+        queue,
+        spans,
+        body,
+        body_at,
+        body_len,
+        properties,
+        properties_at,
+        properties_len,
+        flag,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        reconsume_times,
+        prepared_offset,
+    ):
+        """put(), when `spans` are known already."""
         size: cython.Py_ssize_t
         code: cython.longlong
         kind: cython.int = sys_flag & 0xC
@@ -180,11 +220,10 @@ class Appender:
         self.size = size
         self.store_ms = store_ms
         self.batch_count = 1
-        self._spans.scan(properties, properties_at, properties_at + properties_len)
         indexed: cython.bint = self.index is not None and kind != 0xC
         deferred: cython.bint = indexed and self.index.has_room(properties_len + 1)
         if deferred:
-            defer_keys(self.index, queue.key_seed, self._spans, properties, self.log_offset, store_ms)
+            defer_keys(self.index, queue.key_seed, spans, properties, self.log_offset, store_ms)
         self.write(
             queue,
             queue.next_offset if queued else 0,
@@ -204,14 +243,14 @@ class Appender:
             prepared_offset,
         )
         if queued:
-            code = tags_code_of(queue, self._spans, properties, store_ms, self.delays_ms)
+            code = tags_code_of(queue, spans, properties, store_ms, self.delays_ms)
             if queue.extends:
                 code = queue.extend(code, store_ms, properties, properties_at, properties_len)
             queue.put(self.log_offset, size, code)
             self.touch(queue)
         if indexed and not deferred:
             self.index = put_keys(
-                self.index, self.roll_index, queue.key_seed, self._spans, properties, self.log_offset, store_ms, False
+                self.index, self.roll_index, queue.key_seed, spans, properties, self.log_offset, store_ms, False
             )
         return APPENDED
 
@@ -291,12 +330,17 @@ class Appender:
 
     def measure(self, p, at, end, topic_len, extra, extra_len, sys_flag, body_max):
         """How many messages a batch holds; `measured_bytes` tells what their records take. Negative when it is not
-        sound, and then `measured_to` tells where not."""
+        sound, and then `measured_to` tells where not. `measured_plain`: no message of it is more than plain."""
+        batch: BatchProperties = self._batch
         total: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = 0
         inner: cython.Py_ssize_t
         body_len: cython.Py_ssize_t
         properties_len: cython.Py_ssize_t
+        self.measured_to = at
+        self.measured_plain = True
+        if not batch.load(extra, extra_len):
+            return BATCH_MALFORMED
         while at < end:
             self.measured_to = at
             if end - at < 22:
@@ -312,11 +356,12 @@ class Appender:
                 return BATCH_MALFORMED
             if body_len > body_max:
                 return BATCH_ITEM_TOO_LARGE
-            if extra_len > 0:
-                properties_len = self.merge(p, at + 22 + body_len, properties_len, extra, extra_len)
-            if properties_len > 32767:
+            batch.look(p, at + 22 + body_len, at + inner)
+            if batch.size > 32767:
                 return BATCH_ITEM_TOO_LARGE
-            total += record_size(body_len, topic_len, properties_len, sys_flag)
+            if batch.cold:
+                self.measured_plain = False
+            total += record_size(body_len, topic_len, batch.size, sys_flag)
             count += 1
             at += inner
         self.measured_bytes = total
@@ -383,8 +428,7 @@ class Appender:
     ):
         body_len: cython.Py_ssize_t
         properties_len: cython.Py_ssize_t
-        properties_at: cython.Py_ssize_t
-        properties: cython.pointer[cython.const[cython.uchar]]
+        batch: BatchProperties = self._batch
         first_log: cython.longlong = self.end
         first_queue: cython.longlong = queue.next_offset
         result: cython.int
@@ -392,22 +436,18 @@ class Appender:
             return SEGMENT_FULL
         if queue.next_offset + count > queue.room_end:
             return NO_QUEUE_ROOM
+        batch.load(extra, extra_len)
         while at < end:
             body_len = load_i32(p, at + 16)
-            properties_len = load_i16(p, at + 20 + body_len)
-            properties_at = at + 22 + body_len
-            properties = p
-            if extra_len > 0:
-                properties_len = self.merge(p, properties_at, properties_len, extra, extra_len)
-                properties_at = 0
-                properties = self._scratch_p
-            result = self.put(
+            properties_len = self.merge(p, at + 22 + body_len, load_i16(p, at + 20 + body_len))
+            result = self.put_seen(
                 queue,
+                batch.spans,
                 p,
                 at + 20,
                 body_len,
-                properties,
-                properties_at,
+                self._scratch_p,
+                0,
                 properties_len,
                 load_i32(p, at + 12),
                 sys_flag,
@@ -426,37 +466,17 @@ class Appender:
         self.batch_count = count
         return APPENDED
 
-    def merge(self, inner, at, count, extra, extra_len):
+    def merge(self, inner, at, count):
         """Properties of an inner message and those of its batch that it lacks, into the scratch; their length."""
-        used: cython.Py_ssize_t = count
-        item: cython.Py_ssize_t = 0
-        item_end: cython.Py_ssize_t
-        name_end: cython.Py_ssize_t
+        batch: BatchProperties = self._batch
         copy_bytes(self._scratch_p, 0, inner, at, count)
-        while item < extra_len:
-            item_end = find_byte(extra, item, extra_len, 2)
-            name_end = find_byte(extra, item, item_end, 1)
-            if name_end < item_end and not has_name(inner, at, at + count, extra, item, name_end - item):
-                if used + 1 + item_end - item > 2 * 32767:
-                    return 2 * 32767
-                if used > 0 and self._scratch_p[used - 1] != 2:
-                    self._scratch_p[used] = 2
-                    used += 1
-                copy_bytes(self._scratch_p, used, extra, item, item_end - item)
-                used += item_end - item
-            item = item_end + 1
-        return used
-
-
-def has_name(p, at, end, name, name_at, name_len):
-    """Whether encoded properties have one of this name."""
-    item_end: cython.Py_ssize_t
-    while at < end:
-        item_end = find_byte(p, at, end, 2)
-        if item_end - at > name_len and p[at + name_len] == 1 and equal_bytes(p, at, name, name_at, name_len):
-            return True
-        at = item_end + 1
-    return False
+        batch.look(self._scratch_p, 0, count)
+        if batch.size > 32767:
+            return count  # measuring has refused it
+        count = batch.join(self._scratch_p, count)
+        if batch.tells:
+            batch.spans.scan(self._scratch_p, 0, count)
+        return count
 
 
 def defer_keys(index, seed, spans, p, log_offset, store_ms):

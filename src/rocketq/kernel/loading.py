@@ -21,6 +21,7 @@ MODULES = (
     "records",
     "queue_units",
     "index_units",
+    "batch_properties",
     "appender",
     "filter_program",
     "reader",

@@ -73,6 +73,16 @@ static inline void zero_bytes(rq_byte *p, rq_at at, rq_at end) {
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+#if defined(__SSE2__)
+static inline __m128i rq_two_parts_of_8(const rq_byte *low, const rq_byte *high) {
+    return _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)low), _mm_loadl_epi64((const __m128i *)high));
+}
+static inline __m128i rq_two_parts_of_4(const rq_byte *low, const rq_byte *high) {
+    uint32_t first, second;
+    memcpy(&first, low, 4); memcpy(&second, high, 4);
+    return _mm_cvtsi64_si128((long long)((uint64_t)second << 32 | first));
+}
+#endif
 /* First position >= at that holds `value`, or end. Most of what is looked for is near. */
 static inline rq_at find_byte(const rq_byte *p, rq_at at, rq_at end, int value) {
     const rq_byte *hit;
@@ -84,8 +94,18 @@ static inline rq_at find_byte(const rq_byte *p, rq_at at, rq_at end, int value) 
         if (found) return at + __builtin_ctz((unsigned)found);
     }
     if (near_end == end) {
-        while (at < end && p[at] != value) at++;
-        return at < end ? at : end;
+        int found = 0;
+        rq_at half = end - at >= 8 ? 8 : 4; /* the rest as two parts that may overlap, one in each half of `found` */
+        if (end - at >= 8)
+            found = _mm_movemask_epi8(_mm_cmpeq_epi8(rq_two_parts_of_8(p + at, p + end - 8), wanted));
+        else if (end - at >= 4)
+            found = _mm_movemask_epi8(_mm_cmpeq_epi8(rq_two_parts_of_4(p + at, p + end - 4), wanted)) & 255;
+        else
+            while (at < end && p[at] != value) at++;
+        if (end - at < 4) return at < end ? at : end;
+        if (!found) return end;
+        rq_at bit = __builtin_ctz((unsigned)found);
+        return bit < half ? at + bit : end - 2 * half + bit;
     }
 #endif
     hit = at < end ? (const rq_byte *)memchr(p + at, value, (size_t)(end - at)) : NULL;

@@ -68,21 +68,28 @@ class PropertySpans:
     def scan(self, p, at, end):
         item_end: cython.Py_ssize_t
         name_end: cython.Py_ssize_t
-        self.tags_at = self.keys_at = self.unique_at = self.delay_at = -1
+        self.clear()
         while at < end:
             item_end = find_byte(p, at, end, 2)
             name_end = find_byte(p, at, item_end, 1)
             if name_end < item_end:
-                if name_end - at == 4:
-                    if equal_bytes(p, at, TAGS, 0, 4):
-                        self.tags_at, self.tags_end = name_end + 1, item_end
-                    elif equal_bytes(p, at, KEYS, 0, 4):
-                        self.keys_at, self.keys_end = name_end + 1, item_end
-                elif name_end - at == 8 and equal_bytes(p, at, UNIQ_KEY, 0, 8):
-                    self.unique_at, self.unique_end = name_end + 1, item_end
-                elif name_end - at == 5 and equal_bytes(p, at, DELAY, 0, 5):
-                    self.delay_at, self.delay_end = name_end + 1, item_end
+                self.note(p, at, name_end, item_end)
             at = item_end + 1
+
+    def clear(self):
+        self.tags_at = self.keys_at = self.unique_at = self.delay_at = -1
+
+    def note(self, p, at, name_end, item_end):
+        """A property, perhaps one of those."""
+        if name_end - at == 4:
+            if equal_bytes(p, at, TAGS, 0, 4):
+                self.tags_at, self.tags_end = name_end + 1, item_end
+            elif equal_bytes(p, at, KEYS, 0, 4):
+                self.keys_at, self.keys_end = name_end + 1, item_end
+        elif name_end - at == 8 and equal_bytes(p, at, UNIQ_KEY, 0, 8):
+            self.unique_at, self.unique_end = name_end + 1, item_end
+        elif name_end - at == 5 and equal_bytes(p, at, DELAY, 0, 5):
+            self.delay_at, self.delay_end = name_end + 1, item_end
 
     def delay_level(self, p):
         """The DELAY property as a number; 0 when it is absent or not a number."""

@@ -3,7 +3,7 @@ from rocketq.kernel.answers cimport AnswerBuffer, AnswerTemplate
 from rocketq.kernel.appender cimport APPENDED, Appender
 from rocketq.kernel.frame_header cimport FrameHeader
 from rocketq.kernel.queue_units cimport QueueTail
-from rocketq.kernel.send_properties cimport SendProperties, is_plain_batch
+from rocketq.kernel.send_properties cimport SendProperties
 from rocketq.kernel.send_request cimport SendRequest
 
 cpdef enum:

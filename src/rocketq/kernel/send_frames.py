@@ -13,7 +13,7 @@ if not cython.compiled:
     from rocketq.kernel.appender import APPENDED, Appender
     from rocketq.kernel.primitives import equal_bytes, load_i32, prefetch
     from rocketq.kernel.queue_units import QueueTail
-    from rocketq.kernel.send_properties import SendProperties, is_plain_batch
+    from rocketq.kernel.send_properties import SendProperties
     from rocketq.kernel.send_request import SendRequest
 
     IDS_BYTES_MAX = 8 << 20  # of the ids in the answer to a batch
@@ -180,7 +180,7 @@ class SendFrames:
             return False
         if appender.measured_bytes > self.body_bytes_max:
             return False
-        if not is_plain_batch(p, body_at, end):
+        if not appender.measured_plain:
             return False
         return (
             appender.put_batch(

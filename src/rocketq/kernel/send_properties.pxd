@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport copy_bytes, end_of_plain, equal_bytes, find_byte, load_i32
+from rocketq.kernel.primitives cimport copy_bytes, end_of_plain, equal_bytes, find_byte
 from rocketq.kernel.frame_header cimport FrameHeader
 
 cdef class SendProperties:
@@ -15,7 +15,6 @@ cdef class SendProperties:
     cdef bint note(self, Py_ssize_t at, Py_ssize_t name_end, Py_ssize_t item_end, Py_ssize_t out) noexcept
     cdef bint has_name_before(self, Py_ssize_t until, Py_ssize_t at, Py_ssize_t count) noexcept
 
-cdef bint is_plain_batch(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 cdef bint is_cold_name(const unsigned char* p, Py_ssize_t at, Py_ssize_t count) noexcept
 cdef bint is_plain_text(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 cdef bint is_true(const unsigned char* p, Py_ssize_t at, Py_ssize_t count) noexcept

@@ -9,7 +9,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from rocketq.kernel.primitives import copy_bytes, end_of_plain, equal_bytes, find_byte, load_i32
+    from rocketq.kernel.primitives import copy_bytes, end_of_plain, equal_bytes, find_byte
 
 TEXT_BYTES_MAX = 65_536  # of the properties as a header has them
 
@@ -143,23 +143,6 @@ class SendProperties:
                 return True
             item = item_end + 1
         return False
-
-
-def is_plain_batch(p, at, end):
-    """Whether no message of a measured batch is more than plain."""
-    item: cython.Py_ssize_t
-    item_end: cython.Py_ssize_t
-    next_at: cython.Py_ssize_t
-    while at < end:
-        next_at = at + load_i32(p, at)
-        item = at + 22 + load_i32(p, at + 16)
-        while item < next_at:
-            item_end = find_byte(p, item, next_at, 2)
-            if item < item_end and is_cold_name(p, item, find_byte(p, item, item_end, 1) - item):
-                return False
-            item = item_end + 1
-        at = next_at
-    return True
 
 
 def is_cold_name(p, at, count):
