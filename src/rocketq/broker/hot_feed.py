@@ -148,14 +148,25 @@ class HotFeed:
         answers wait it begins after this turn of the loop, and all that comes meanwhile would be cold as well."""
         place = _place_of(command)
         queue = self._store.queues.get(*place) if place is not None and self._desk.may_send else None
-        if queue is None or queue.tail.next_offset < queue.tail.room_end:
+        if queue is None:
+            return False
+        tail, count = queue.tail, self._count_of(command)
+        if count <= 0 or tail.next_offset + count <= tail.room_end:
             return False
         try:
             with self._writer.lock:
-                queue.make_room(1)
+                queue.make_room(count)
         except OSError:
             return False  # the handler says why
-        return bool(queue.tail.next_offset < queue.tail.room_end)  # else it would be asked again and again
+        return bool(tail.next_offset + count <= tail.room_end)  # else it would be asked again and again
+
+    def _count_of(self, command: Command) -> int:
+        """How many messages a send brings; not above 0 when it is a batch that is not sound."""
+        if command.code != RequestCode.SEND_BATCH_MESSAGE:
+            return 1
+        with self._writer.lock:
+            count, _ = self._sends.appender.measure_batch(command.body, 0, b"", 0, len(command.body))
+        return int(count)
 
     def _hold_unfinished(self, connection: Connection, link: Any) -> None:
         unfinished = link.rest_bytes + link.decoder.pending_bytes

@@ -6,7 +6,7 @@ from rocketq.kernel.pull_frames cimport PullFrames
 from rocketq.kernel.send_frames cimport SendFrames
 
 cpdef enum:
-    LINK_READ_BYTES_MAX = 64 << 10
+    LINK_READ_BYTES_MAX = 192 << 10
     DEFERRED_BYTES_MAX = 4 << 10
 
 cdef class HotDesk:

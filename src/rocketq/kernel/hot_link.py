@@ -13,7 +13,7 @@ if not cython.compiled:
     from rocketq.kernel.hot_frames import HotFrames
     from rocketq.kernel.primitives import send_now
 
-    LINK_READ_BYTES_MAX = 64 << 10  # whoever sends more may have to give way, which is the connection's business
+    LINK_READ_BYTES_MAX = 192 << 10  # of more, which a loop reads at once, it may have more yet: then others come first
     DEFERRED_BYTES_MAX = 4 << 10  # an answer of that size keeps its peer busy for a while
 
 

@@ -16,7 +16,7 @@ from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import CommandFlag
 from rocketq.protocol.frame import encode_command
-from rocketq.protocol.messages import decode_records
+from rocketq.protocol.messages import BatchElement, decode_records, encode_batch
 from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import (
     JAVA_497,
@@ -137,6 +137,30 @@ async def test_a_queue_whose_room_ends_costs_no_message_its_fast_path(tmp_path: 
         answers = await asyncio.gather(*(peer.start(code, fields, b"%d" % number) for number in range(2_000)))
         assert [int(answer.ext_fields["queueOffset"]) for answer in answers] == list(range(2, 2_002))
         assert feed.taken - before == 2_000
+
+
+@over_loopback
+async def test_a_batch_that_meets_the_end_of_its_queues_room_is_the_kernels_too(tmp_path: Path) -> None:
+    """Goal: room is made for the whole batch, and a batch that is not sound makes none."""
+    broker = make_broker(tmp_path, "", **ROOMY)
+    async with running(broker), connected(broker.addr) as (peer,):
+        await make_topic(peer, "T", queues=1)
+        for _ in range(2):
+            await ask(peer, "T", PLAIN[0], cold=False)
+        feed, fields = broker.feeds[0], letters(send_fields("T", 0, batch="true"))
+        before, batch = (
+            feed.taken,
+            encode_batch(BatchElement(body=b"%d" % number, properties=b"k\x01v") for number in range(7)),
+        )
+        for _ in range(300):
+            answer = await peer.ask(RequestCode.SEND_BATCH_MESSAGE, fields, batch)
+            assert answer.code == 0
+        assert feed.taken - before == 2_100
+        queue = broker.parts.store.queues.get("T", 0)
+        assert queue is not None
+        queue.tail.room_end = room_end = queue.tail.next_offset + 1
+        assert (await peer.ask(RequestCode.SEND_BATCH_MESSAGE, fields, batch[:-1])).code != 0
+        assert queue.tail.room_end == room_end
 
 
 @over_loopback
