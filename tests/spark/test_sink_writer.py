@@ -250,7 +250,11 @@ def test_bad_rows_go_to_the_dead_letter_topic_with_the_reason(
     found = {properties(record)["SPARK_TX"]: record for record in stored(cluster.name_server_addr, dead)}
     assert sorted(found) == ["q/2/1/1", "q/2/1/2", "q/2/1/3"]
     reasons = [properties(found[f"q/2/1/{n}"])["SPARK_BAD_REASON"] for n in (1, 2, 3)]
-    assert reasons == ["the body is null", "the body is too large", f"topic {topic} has no queue 77 to write to"]
+    assert reasons == [
+        "the body is null",
+        "the body is too large: 3000 bytes, option maxMessageBytes=1000",
+        f"topic {topic} has no queue 77 to write to",
+    ]
     large = found["q/2/1/2"]
     assert (len(large.body), properties(large)["SPARK_BAD_BODY_BYTES"]) == (1_000, "3000")
     assert properties(large)["SPARK_BAD_TOPIC"] == topic

@@ -232,13 +232,17 @@ class LaneEncoder:
         bad = []
         if encoder.faults:
             faulty = dict(encoder.faults)
-            bad = [
-                BadRow(Row(self._batch, self._numbers[at], self._first + self._numbers[at]), topic, _FAULTS[code])
-                for at, code in faulty.items()
-            ]
+            bad = [self._bad(self._numbers[at], topic, code) for at, code in faulty.items()]
             numbers = [self._numbers[at] for at in range(first, self._at) if at not in faulty]
         data = bytes(memoryview(encoder.out)[: encoder.used])
         return Elements(data, Rows(self._batch, self._first, numbers)), bad
+
+    def _bad(self, number: int, topic: str, code: int) -> BadRow:
+        row, reason = Row(self._batch, number, self._first + number), _FAULTS[code]
+        if code == codes.BODY_TOO_LARGE:
+            size = pc.binary_length(self._batch.column("body")[number]).as_py()
+            reason = f"{reason}: {size} bytes, option maxMessageBytes={self._encoder.body_bytes_max}"
+        return BadRow(row, topic, reason)
 
     @property
     def is_done(self) -> bool:

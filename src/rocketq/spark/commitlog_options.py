@@ -40,8 +40,8 @@ def parse_commitlog(given: Mapping[str, str]) -> CommitLogOptions:
         slack_ms=_or(options.count("storeTimeSlackMs", at_least=0), STORE_TIME_SLACK_MS),
         ignore_missing=options.flag("ignoreMissingFiles", default=False),
         topics=options.parsed("subscribe", _topics, "topics with commas between them"),
-        stored_from_ms=options.count("startingTimestamp", at_least=0),
-        stored_before_ms=options.count("endingTimestamp", at_least=0),
+        stored_from_ms=options.time_ms("startingTimestamp"),
+        stored_before_ms=options.time_ms("endingTimestamp"),
         filter_pushdown=options.one_of("filterPushdown", ("auto", "always", "never")) or "auto",
     )
     included(options)

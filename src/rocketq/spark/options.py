@@ -144,6 +144,9 @@ class Options:
             raise OptionError(f"option {name} must be a number of {at_least} or more, not {value}")
         return value
 
+    def time_ms(self, name: str) -> int | None:
+        return self.parsed(name, _parse_time_ms, "a time in milliseconds since 1970, such as 1767225600000")
+
     def flag(self, name: str, default: bool) -> bool:
         value = self.text(name)
         if value is None:
@@ -374,7 +377,7 @@ def _parse_position(options: Options, side: str, default: Mark) -> Position | Ti
     if not given:
         return default
     if given[0] == names[1]:
-        ms = options.parsed(names[1], _parse_ms, "a time in milliseconds since 1970, such as 1767225600000")
+        ms = options.time_ms(names[1])
         assert ms is not None
         return AtTime(ms)
     if given[0] == names[2]:
@@ -386,7 +389,7 @@ def _parse_position(options: Options, side: str, default: Mark) -> Position | Ti
     return position
 
 
-def _parse_ms(text: str) -> int:
+def _parse_time_ms(text: str) -> int:
     ms = int(text)
     if ms < 0:
         raise ValueError(text)

@@ -39,7 +39,7 @@ _LOCAL_CONF: Final = {
     "spark.python.authenticate.socketTimeout": "120s",  # a machine with much to do starts Python late
 }
 _LOG4J: Final = """\
-rootLogger.level = error
+rootLogger.level = off
 rootLogger.appenderRef.stderr.ref = console
 appender.console.type = Console
 appender.console.name = console
@@ -56,8 +56,11 @@ logger.v2.name = org.apache.spark.sql.execution.datasources.v2
 logger.v2.level = off
 logger.streaming.name = org.apache.spark.sql.execution.streaming
 logger.streaming.level = off
+logger.util.name = org.apache.spark.util
+logger.util.level = off
 """
-"""What fails is raised in Python; Spark would print the same several times over."""
+"""What fails is raised in Python; Spark would print the same several times over. All is off, so that Spark does not
+begin with three lines on levels either; spark.log.level brings the rest back."""
 
 
 def session(
@@ -142,6 +145,7 @@ def _local_conf(given: Mapping[str, str]) -> dict[str, str]:
         options = f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties -Dderby.system.home={folder}"
         conf["spark.driver.extraJavaOptions"] = options
         conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+        del conf["spark.log.level"]  # Spark would print that it is set
     return conf
 
 
