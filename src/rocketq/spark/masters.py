@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from typing import Final
@@ -14,6 +15,7 @@ _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s
 _STANDALONE: Final = re.compile(r"spark://([^,/\s]+:\d+(,[^,/\s]+:\d+)*)$")
 _CONNECT: Final = re.compile(r"sc://([^:/;\s]+|\[[0-9a-fA-F:]+\])(:\d+)?(/.*)?$")
 _CONNECT_PORT: Final = 15002
+_YARN_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _SECONDS: Final = 5.0
 
 
@@ -23,6 +25,8 @@ def is_local(master: str) -> bool:
 
 def require_master(master: str) -> None:
     """OptionError when Spark does not know such a master, AwayError when nobody answers there."""
+    if master == "yarn" and not any(os.environ.get(name) for name in _YARN_FOLDERS):
+        raise OptionError(f"master yarn needs {' or '.join(_YARN_FOLDERS)}: the folder of the cluster's settings")
     if _LOCAL.match(master) or _LOCAL_CLUSTER.match(master) or master == "yarn" or master.startswith("k8s://"):
         return
     found = _STANDALONE.match(master)

@@ -25,7 +25,8 @@ def listening() -> int:
 @pytest.mark.parametrize(
     "master", ["local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]", "yarn", "k8s://https://h:443"]
 )
-def test_masters_that_spark_knows_pass(master: str) -> None:
+def test_masters_that_spark_knows_pass(monkeypatch: pytest.MonkeyPatch, master: str) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     require_master(master)
 
 
@@ -33,6 +34,13 @@ def test_masters_that_spark_knows_pass(master: str) -> None:
 def test_others_are_named_with_the_forms_there_are(master: str) -> None:
     with pytest.raises(OptionError, match="none that Spark knows: local"):
         require_master(master)
+
+
+def test_yarn_needs_the_settings_of_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(OptionError, match="master yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR"):
+        require_master("yarn")
 
 
 def test_a_master_that_does_not_answer_is_told_at_once(listening: int) -> None:
