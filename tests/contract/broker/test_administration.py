@@ -246,7 +246,15 @@ async def test_topics_that_may_not_be_touched(rocketq_cluster: EmbeddedCluster) 
 
 @pytest.mark.parametrize(
     "odd",
-    [{"readQueueNums": "-5"}, {"writeQueueNums": "-1"}, {"writeQueueNums": "65536"}, {"perm": "99"}, {"perm": "-1"}],
+    [
+        {"readQueueNums": "-5"},
+        {"writeQueueNums": "-1"},
+        {"writeQueueNums": "65536"},
+        {"perm": "99"},
+        {"perm": "-1"},
+        {"attributes": "+queue.type=BatchCQ"},
+        {"attributes": "+message.type=fifo"},
+    ],
     ids=str,
 )
 @over_loopback
@@ -277,6 +285,12 @@ async def test_topic_configs_are_listed(rocketq_cluster: EmbeddedCluster, topic:
         assert {"RMQ_SYS_TRANS_HALF_TOPIC", "broker-0", "DefaultCluster", "DefaultCluster_REPLY_TOPIC"} <= set(system)
         several = b'{"topicConfigList":[{"topicName":"%s-a"},{"topicName":"%s-b"}]}' % (topic.encode(), topic.encode())
         assert (await peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=several)).code == 0
+        batched = several.replace(b'-b"', b'-c","attributes":{"queue.type":"BatchCQ"}')
+        answer = await peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=batched)
+        assert (answer.code, answer.remark) == (
+            1,
+            f"topic {topic}-c: attribute queue.type=BatchCQ: this broker makes no batch queues, SimpleCQ only",
+        )
         assert (await peer.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": f"{topic}-b"})).code == 0
 
 

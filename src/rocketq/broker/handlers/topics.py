@@ -17,6 +17,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TopicFilterType
 from rocketq.protocol.headers import topics as headers
 from rocketq.protocol.names import SYSTEM_TOPICS, topic_fault
+from rocketq.protocol.topic_attributes import attribute_fault
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
 from rocketq.store import Store
@@ -77,6 +78,8 @@ def _put(topics: list[TopicConfig], ports: TopicPorts) -> None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "a topic cannot have less than no queue")
         if not 0 <= topic.perm <= _PERM_MAX:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"perm {topic.perm} is none: 2 is to write, 4 to read, 6 both")
+        if (fault := attribute_fault(topic.attributes or {})) is not None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic}: {fault}")
     if topics:
         ports.topics.put(*topics, now_ms=ports.clock.now_ms())
 
