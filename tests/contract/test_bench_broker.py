@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from bench.bars import Bar
-from bench.broker import ROWS, judge
+from bench.broker import ROW_NAMES, ROWS, judge, named
 from bench.footprint import Footprint
 from bench.footprint import judge as judge_footprints
 from bench.load.foreign import FOREIGN, Foreign, ForeignUnavailable
@@ -24,6 +24,15 @@ def generator() -> None:
         program()
     except NoCompilerError as reason:
         pytest.skip(str(reason))
+
+
+def test_rows_are_named_with_blanks_or_commas() -> None:
+    """Goal: as the other benchmarks take them, and a comma within a name is none between two."""
+    assert named([""]) == ROW_NAMES
+    assert named(["1KiB", "sync"]) == named(["1KiB,sync"]) == named(["sync,,1KiB"])
+    assert len(named(["sync"])) == 2
+    assert named(["1,000 topics"]) == ["1,000 topics x 8 queues"]
+    assert named(["nothing,none"]) == []
 
 
 def measured(messages_per_s: float, cpu_us: float, p50_us: float) -> Measured:
