@@ -12,8 +12,9 @@ log = logging.getLogger(__name__)
 class ConnectionRoom:
     """Keeps strangers from taking every file that the process may open: a store needs some to go on."""
 
-    def __init__(self, connections_max: int = 0) -> None:
+    def __init__(self, connections_max: int = 0, *, what: str = "connections") -> None:
         self._connections_max = connections_max or file_limit() // 2
+        self._what = what
         self._told = False
 
     def is_for(self, count: int) -> bool:
@@ -23,5 +24,6 @@ class ConnectionRoom:
             return True
         if not self._told:
             self._told = True
-            log.warning("new connections are dropped: there are %d, which is all that may be", self._connections_max)
+            told = "new %s are dropped: there are %d, which is all that may be"
+            log.warning(told, self._what, self._connections_max)
         return False

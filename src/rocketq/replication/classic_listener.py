@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from rocketq.errors import RemoteProtocolError, StoreError, UnreachableError
 from rocketq.remoting.address import join_addr
+from rocketq.remoting.room import ConnectionRoom
 from rocketq.replication.classic_master import Feeding, LogExtent, ReplicaAcks
 from rocketq.replication.classic_slave import StreamTimes
 from rocketq.runtime.clock import Clock
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 TURN_BYTES: Final = 512 << 10
 """Sent to one slave before others get their turn."""
 TICK_MS_MAX: Final = 500
+SLAVES_MAX: Final = 128
+"""Connections: more than there are slaves, and few enough to leave files for the store whoever connects here."""
 _BUFFER_BYTES: Final = 1 << 20
 
 
@@ -39,7 +42,9 @@ class ListenerRules:
 class ReplicaListener:
     """Belongs to one event loop; the store may grow on any thread. `gate` is released as far as any slave has it."""
 
-    def __init__(self, store: Store, clock: Clock, rules: Callable[[], ListenerRules]) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, rules: Callable[[], ListenerRules], *, slaves_max: int = SLAVES_MAX
+    ) -> None:
         self._store = store
         self._clock = clock
         self._rules = rules
@@ -51,6 +56,7 @@ class ReplicaListener:
         self.acks = ReplicaAcks(rules().behind_bytes_max)
         self.gate = ReplicaGate(self.acks.is_available, lambda: rules().timeout_ms)
         self.links: set[ReplicaConnection] = set()
+        self.room = ConnectionRoom(slaves_max, what="connections of slaves")
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
@@ -150,10 +156,15 @@ class ReplicaConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         peer = self._transport.get_extra_info("peername") or ("", 0)
         self.addr = join_addr(str(peer[0]), int(peer[1]))
+        if not self._listener.room.is_for(len(self._listener.links) + 1):
+            self._transport.abort()
+            return
         self._listener.on_come(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        if self not in self._listener.links:  # there was no room for it
+            return
         self._listener.on_gone(self)
         if self._told:
             log.warning("slave %s is gone; it had the log up to %d", self.addr, self.state.acked_to)

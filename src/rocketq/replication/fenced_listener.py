@@ -10,6 +10,8 @@ from typing import Final, Protocol, cast
 
 from rocketq.errors import RemoteProtocolError, StoreError, UnreachableError
 from rocketq.remoting.address import join_addr
+from rocketq.remoting.room import ConnectionRoom
+from rocketq.replication.classic_listener import SLAVES_MAX
 from rocketq.replication.fenced_frames import Frame, FrameDecoder, encode_frame, encode_header
 from rocketq.replication.fenced_master import Acked, Close, EpochSeen, MasterSession, Send, TablesTaken
 from rocketq.replication.replica_files import StoreReplica
@@ -51,12 +53,15 @@ class Mastership:
 class FencedListener:
     """Listens for as long as the broker runs; without a mastership callers are turned away."""
 
-    def __init__(self, replica: StoreReplica, clock: Clock, events: SlaveEvents) -> None:
+    def __init__(
+        self, replica: StoreReplica, clock: Clock, events: SlaveEvents, *, slaves_max: int = SLAVES_MAX
+    ) -> None:
         self.replica = replica
         self.events = events
         self.mastership: Mastership | None = None
         self.tables = TableSharing()
         self.links: set[SlaveLink] = set()
+        self.room = ConnectionRoom(slaves_max, what="connections of slaves")
         self._clock = clock
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -134,7 +139,7 @@ class SlaveLink(asyncio.Protocol):
         peer = self._transport.get_extra_info("peername") or ("", 0)
         self.addr = join_addr(str(peer[0]), int(peer[1]))
         mastership = self._listener.mastership
-        if mastership is None:
+        if mastership is None or not self._listener.room.is_for(len(self._listener.links) + 1):
             self._transport.abort()
             return
         self._session = MasterSession(mastership.epoch, mastership.own)

@@ -1,0 +1,94 @@
+"""Replication ports take so many connections: strangers cannot have every file of the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rocketq.replication.classic_listener import ListenerRules, ReplicaListener
+from rocketq.replication.fenced_listener import FencedListener, Mastership
+from rocketq.replication.fenced_master import Acked
+from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.stream_bodies import Introduction
+from rocketq.runtime.clock import SystemClock
+from rocketq.store import Store, StoreConfig
+
+from .groups import HANG_S, SEGMENT_BYTES, until
+
+ROOM = 2
+Listening = Callable[[Store], Awaitable[ReplicaListener | FencedListener]]
+
+
+class Nobody:
+    """Is told, and does nothing."""
+
+    def slave_acked(self, ack: Acked) -> None: ...
+
+    def slave_gone(self, broker_id: int) -> None: ...
+
+    def epoch_seen(self, epoch: int) -> None: ...
+
+
+async def classic(store: Store) -> ReplicaListener:
+    made = ReplicaListener(store, SystemClock(), ListenerRules, slaves_max=ROOM)
+    await made.start("127.0.0.1", 0)
+    return made
+
+
+async def fenced(store: Store) -> FencedListener:
+    replica = StoreReplica(store, "c", "b")
+    made = FencedListener(replica, SystemClock(), Nobody(), slaves_max=ROOM)
+    own = Introduction("c", "b", 1, "code", SEGMENT_BYTES, replica.shape)
+    made.lead(Mastership(1, own, lambda: 0))
+    await made.start("127.0.0.1", 0)
+    return made
+
+
+@asynccontextmanager
+async def caller(port: int) -> AsyncIterator[asyncio.StreamReader]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader
+    finally:
+        writer.close()
+
+
+async def is_turned_away(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("listening", [classic, fenced], ids=["classic", "fenced"])
+def test_whoever_comes_when_all_places_are_taken_is_turned_away(
+    tmp_path: Path, listening: Listening, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: told once in the log; those that are there stay, and a place that is free again is given away."""
+
+    async def work(store: Store) -> None:
+        listener = await listening(store)
+        async with caller(listener.port):
+            async with caller(listener.port):
+                await until(lambda: len(listener.links) == ROOM, lambda: "two are there")
+                for _ in range(3):
+                    async with caller(listener.port) as late:
+                        assert await is_turned_away(late)
+                assert len(listener.links) == ROOM
+            await until(lambda: len(listener.links) == 1, lambda: "one is gone")
+            async with caller(listener.port):
+                await until(lambda: len(listener.links) == ROOM, lambda: "its place is taken")
+        await until(lambda: not listener.links, lambda: "all are gone")
+        await listener.stop()
+
+    async def limited(store: Store) -> None:
+        async with asyncio.timeout(HANG_S):
+            await work(store)
+
+    with Store.open(StoreConfig(root=tmp_path, segment_bytes=SEGMENT_BYTES, message_bytes_max=16 << 10)) as store:
+        asyncio.run(limited(store))
+    assert caplog.text.count("new connections of slaves are dropped: there are 2, which is all that may be") == 1
