@@ -117,6 +117,8 @@ def test_a_replay_takes_options_of_the_source_and_of_the_sink() -> None:
         (("dlq", "--report", "r.pdf"), "neither with .html nor with .png"),
         (("dlq", "--conf", "nonsense"), "'nonsense' is not KEY=VALUE"),
         (("dlq", "--since", "yesterday"), "is no moment"),
+        (("dlq", "--out", "/tmp"), "/tmp is there already: name a folder that is not"),
+        (("trace", "--out", "/tmp"), "/tmp is there already: name a folder that is not"),
         (("lag", "--count", "0"), "--count"),
         (("dlq", "-n", "nonsense"), "nonsense"),
     ],

@@ -148,6 +148,16 @@ def _spark_options(command: _Command) -> _Command:
     return master(conf(command))
 
 
+def out_option(what: str) -> Callable[[_Command], _Command]:
+    """Where rows are kept: Spark writes to a folder of its own making only."""
+    return click.option(
+        "--out",
+        metavar="DIR",
+        callback=_new_folder,
+        help=f"Keep all {what} as Parquet files there (a folder that is not there).",
+    )
+
+
 def report_option(command: _Command) -> _Command:
     return click.option(
         "--report",
@@ -187,6 +197,12 @@ def _exit_code(error: RocketQError) -> int:
 def _require_spark() -> None:
     if missing := [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]:
         raise SparkError(f"{' and '.join(missing)} is not installed: pip install 'rocketq[spark]'")
+
+
+def _new_folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and "://" not in value and Path(value).exists():
+        raise click.BadParameter(f"{value} is there already: name a folder that is not")
+    return value
 
 
 def _report_path(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:

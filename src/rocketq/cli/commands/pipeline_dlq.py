@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rocketq.cli.commands.calling import Caller, example
-from rocketq.cli.commands.pipeline_calling import Pipeline, report_option, runs_pipeline, write_report
+from rocketq.cli.commands.pipeline_calling import Pipeline, out_option, report_option, runs_pipeline, write_report
 from rocketq.cli.commands.pipeline_views import as_dicts, row_json, rows_text
 from rocketq.cli.commands.times import moment
 from rocketq.client.aio.admin import AsyncAdmin
@@ -52,7 +52,7 @@ _LETTERS: Final = {
 @click.option("--until", type=moment, metavar="MOMENT", help="Dead before then.")
 @click.option("--error-property", "names", multiple=True, metavar="NAME", help="The property that tells the error.")
 @click.option("--letters", type=click.IntRange(0, 10_000), default=0, help="Also list so many, the newest first.")
-@click.option("--out", metavar="DIR", help="Keep all dead letters as Parquet files there (a folder that is not there).")
+@out_option("dead letters")
 @report_option
 def dlq(
     pipeline: Pipeline,

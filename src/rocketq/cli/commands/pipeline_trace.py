@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rocketq.cli.commands.calling import example
-from rocketq.cli.commands.pipeline_calling import Pipeline, report_option, runs_pipeline, write_report
+from rocketq.cli.commands.pipeline_calling import Pipeline, out_option, report_option, runs_pipeline, write_report
 from rocketq.cli.commands.pipeline_views import as_dicts, row_json, rows_text
 from rocketq.cli.commands.times import moment
 from rocketq.protocol.names import TRACE_TOPIC
@@ -42,7 +42,7 @@ _LATENCY: Final = {
 @click.option("--group", "groups", multiple=True, help="Consumers of this group alone; may be repeated.")
 @click.option("--since", type=moment, metavar="MOMENT", help="Sent since then: 15m, 2h, 1d, 2026-11-15T10:00.")
 @click.option("--retries", is_flag=True, help="Count consumptions after the first too.")
-@click.option("--out", metavar="DIR", help="Keep all spans as Parquet files there (a folder that is not there).")
+@out_option("spans")
 @report_option
 def trace(
     pipeline: Pipeline,
