@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from matplotlib.dates import num2date
+from matplotlib.figure import Figure
 
 from rocketq.spark.errors import OptionError
+from rocketq.spark.pipelines import plots
 from rocketq.spark.pipelines.plots import bars, grouped_bars, lines
 from rocketq.spark.pipelines.reports import CELL_CHARS_MAX, Plot, Report, Table, cell, save
 
@@ -55,6 +58,17 @@ def test_a_cell_is_one_line(value: object, text: str) -> None:
 
 def test_a_long_cell_is_cut() -> None:
     assert len(cell("x" * 999)) == CELL_CHARS_MAX
+
+
+def test_one_moment_is_shown_with_the_minute_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: not with the years around it, as matplotlib does by itself."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(plots, "_png", lambda figure: drawn.append(figure) or b"")
+    at = datetime(2026, 11, 16, 10, 0, tzinfo=UTC)
+    lines("Lag", {"a": [(at, 9.0)], "b": [(at, 1.0)]}, "messages")
+    left, right = map(num2date, drawn[0].axes[0].get_xlim())
+    assert (right - left).total_seconds() == pytest.approx(60, abs=1)
+    assert left < at < right
 
 
 def test_pictures_are_made_without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 BARS_MAX: Final = 20
 LABEL_CHARS_MAX: Final = 60
+_AROUND_ONE: Final = timedelta(seconds=30)
 _WIDTH_INCHES: Final = 9.0
 _COLOURS: Final = ("#2f6db5", "#d97b29", "#3c9a63", "#b5433c", "#7d5fa8", "#7a6a52")
 
@@ -55,6 +56,10 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[datetime, float]]], un
     locator = AutoDateLocator()  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    moments = {when for points in series.values() for when, _ in points}
+    if len(moments) == 1:  # matplotlib would show the years around it
+        (only,) = moments
+        axes.set_xlim(only - _AROUND_ONE, only + _AROUND_ONE)  # type: ignore[arg-type]
     axes.set_ylim(bottom=0)
     axes.set_ylabel(unit)
     axes.set_title(title)
