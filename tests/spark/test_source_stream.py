@@ -217,7 +217,7 @@ def test_a_group_is_told_by_the_source(spark: SparkSession, filler: Filler, tmp_
 
 
 def test_a_group_is_told_exactly_by_the_listener(spark: SparkSession, filler: Filler, tmp_path: Path) -> None:
-    """Goal: GroupProgress commits the last batch too, and only for the queries it is for."""
+    """Goal: GroupProgress commits the last batch too, and only for its queries; every broker lists the group."""
     topic, _ = filler.fill(50)
     group = f"listener-{topic}"
     listener = GroupProgress(group, {"nameServer": filler.name_servers, "subscribe": topic}, queries={"told"})
@@ -231,6 +231,7 @@ def test_a_group_is_told_exactly_by_the_listener(spark: SparkSession, filler: Fi
         assert committed(filler, group, topic) == dict.fromkeys([("broker-0", 0), ("broker-0", 1)], 13) | dict.fromkeys(
             [("broker-1", 0), ("broker-1", 1)], 12
         )
+        wait_for(lambda: set(filler.admin.groups.list().get(group, {})) == {"broker-0", "broker-1"}, "the groups")
     finally:
         spark.streams.removeListener(listener)
 

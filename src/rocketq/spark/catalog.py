@@ -102,6 +102,10 @@ class Catalog:
         wanted = list(queues)
         return self._calls.patiently(lambda: self._committed(group, wanted))
 
+    def introduce(self, group: str, queue: QueueKey) -> None:
+        """A group comes into being when it pulls, and tools list it only then; one try."""
+        self._calls.pull(queue, 0, 1, group=group)
+
     def require_sql(self, queues: Iterable[QueueKey]) -> None:
         """SparkError when a broker of these does not filter by SQL92 conditions; others may be away."""
         for _, queue in sorted({(each.topic, each.broker_name): each for each in queues}.items()):

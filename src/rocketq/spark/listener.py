@@ -46,6 +46,7 @@ class GroupProgress(StreamingQueryListener):
         self._group = group
         self._queries = frozenset(queries)
         self._untold: dict[str, Offsets] = {}
+        self._introduced: set[str] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         pass
@@ -77,10 +78,18 @@ class GroupProgress(StreamingQueryListener):
         try:
             catalog.commit(self._group, offsets)
             self._untold.pop(run, None)
+            self._introduce(catalog, offsets)
         except RocketQError as error:  # the checkpoint has it
             log.warning("%s", error)
         finally:
             catalog.close()
+
+    def _introduce(self, catalog: Catalog, offsets: Offsets) -> None:
+        """Once to each broker, so that the group is among those it lists."""
+        for broker, queue in {queue.broker_name: queue for queue in offsets}.items():
+            if broker not in self._introduced:
+                catalog.introduce(self._group, queue)
+                self._introduced.add(broker)
 
 
 def offsets_of(description: str, end_offset: str | None) -> Offsets | None:
