@@ -275,6 +275,15 @@ def test_the_row_that_a_broker_refuses_is_found_among_its_batch(
     assert bodies(cluster.name_server_addr, topic) == Counter(rows)
 
 
+def test_a_topic_whose_brokers_are_all_away_may_be_there(topic: str) -> None:
+    """Goal: NameServers forget a topic with its last broker, so nobody is told that it does not exist."""
+    with EmbeddedCluster(brokers=0) as names, BlockingClient(names.name_server_addr) as client:
+        with pytest.raises(
+            SparkError, match=rf"^partition 3 was not written: .*'{topic}': there is none, or its brokers"
+        ):
+            write(client, options(names, topic, retries=1), {"body": ["a"]})
+
+
 def test_no_answer_from_anybody_is_one_line(client: BlockingClient, cluster: EmbeddedCluster, topic: str) -> None:
     nobody = SinkOptions(connection=Connection(name_servers="127.0.0.1:1"), topic=topic, retries=1)
     with BlockingClient("127.0.0.1:1") as away, pytest.raises(SparkError) as caught:

@@ -245,7 +245,8 @@ class TaskWriter:
 
     def _told(self, error: RocketQError) -> SparkError:
         if isinstance(error, TopicNotFound):
-            return SparkError(f"{self._task}: {error.remark or 'the topic does not exist'}")
+            why = error.remark or "no broker has the topic"
+            return SparkError(f"{self._task} was not written: {why}: there is none, or its brokers are away")
         return told_of(f"{self._task} was not written", error)
 
 
