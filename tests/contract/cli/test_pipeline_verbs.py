@@ -98,6 +98,12 @@ def test_a_slip_in_an_option_is_told_before_spark_starts(rocketq: RunCommand, ar
     assert said.err.endswith(": option startingofsets is unknown; did you mean startingOffsets?\n")
 
 
+def test_without_a_trace_topic_it_is_told_which_setting_makes_one(rocketq: RunCommand) -> None:
+    said = rocketq("pipeline", "trace")
+    line = "topic RMQ_SYS_TRACE_TOPIC was not found: brokers with traceTopicEnable=true have it"
+    assert (said.code, said.err) == (3, f"main pipeline trace: {line}\n")
+
+
 def test_a_replay_takes_options_of_the_source_and_of_the_sink() -> None:
     """Goal: each goes where it belongs, what reaches brokers to both, and what nobody knows is refused."""
     given = {"nameServer": "a:1", "pullBatchSize": "9", "sendRetries": "2", "rocketmq.accessKey": "k", "slip": "x"}

@@ -12,6 +12,9 @@ from rocketq.cli.commands.calling import example
 from rocketq.cli.commands.pipeline_calling import Pipeline, out_option, report_option, runs_pipeline, write_report
 from rocketq.cli.commands.pipeline_views import as_dicts, row_json, rows_text
 from rocketq.cli.commands.times import moment
+from rocketq.client.aio.admin import AsyncAdmin
+from rocketq.client.errors import NotFoundError
+from rocketq.protocol.failures import TopicNotFound
 from rocketq.protocol.names import TRACE_TOPIC
 
 if TYPE_CHECKING:
@@ -59,7 +62,7 @@ def trace(
     Producers and consumers write traces where it is switched on (trace=True), to brokers that allow it
     (traceTopicEnable=true). Latencies of delayed messages contain their delay and have rows of their own.
     """
-    pipeline.caller.run(lambda admin: admin.topics.route(topic))
+    _require_topic(pipeline, topic)
     pipeline.read_options({} if pipeline.options.keys() & {"subscribePattern", "assign"} else {"subscribe": topic})
 
     def work(spark: SparkSession) -> tuple[list[dict[str, Any]], int, int]:
@@ -95,6 +98,17 @@ def trace(
         **({"out": out} if out is not None else {}),
     }
     pipeline.caller.show(value, _text(rows, waiting, spans))
+
+
+def _require_topic(pipeline: Pipeline, topic: str) -> None:
+    async def look(admin: AsyncAdmin) -> None:
+        try:
+            await admin.topics.route(topic)
+        except TopicNotFound:
+            reason = "brokers with traceTopicEnable=true have it" if topic == TRACE_TOPIC else None
+            raise NotFoundError("topic", topic, reason) from None
+
+    pipeline.caller.run(look)
 
 
 def _text(rows: Sequence[Mapping[str, Any]], waiting: int, spans: int) -> str:
