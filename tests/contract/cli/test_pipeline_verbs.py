@@ -49,6 +49,13 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
     assert f"rocketq pipeline {verb}" in said.output.partition("Example:")[2]
 
 
+def test_the_list_of_verbs_cuts_nothing_off() -> None:
+    said = CliRunner().invoke(main, ["pipeline", "--help"], terminal_width=80)
+    listed = said.output.partition("Commands:")[2].splitlines()
+    assert {line.split()[0] for line in listed if line.strip()} == set(VERBS)
+    assert not [line for line in listed if line.endswith("...")]
+
+
 @pytest.mark.parametrize("arguments", ASKING, ids=" ".join)
 def test_without_a_name_server_every_verb_says_unreachable(arguments: tuple[str, ...], nobody: str) -> None:
     said = call(nobody, "pipeline", *arguments)

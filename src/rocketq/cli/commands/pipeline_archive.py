@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 @click.command(
+    short_help="Topics, or store files, into Parquet.",
     epilog=example(
         "rocketq pipeline archive Orders Payments --to /data/archive",
         "rocketq pipeline archive --pattern 'Orders.*' --to /data/archive",
         "rocketq pipeline archive --from-store /data/broker-0 --broker broker-0 --to /data/archive",
         "rocketq pipeline archive --compact --to /data/archive",
-    )
+    ),
 )
 @runs_pipeline
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")

@@ -41,10 +41,11 @@ _LETTERS: Final = {
 
 
 @click.command(
+    short_help="Dead letters by cause, tag and retries.",
     epilog=example(
         "rocketq pipeline dlq",
         "rocketq pipeline dlq billing mail --since 1d --letters 10 --report dead.html",
-    )
+    ),
 )
 @runs_pipeline
 @click.argument("groups", nargs=-1, metavar="[GROUP]...")

@@ -12,7 +12,10 @@ from rocketq.cli.commands.calling import NAME_SERVER, USAGE, example
 from rocketq.errors import RocketQError
 
 
-@click.command(epilog=example("rocketq pipeline init watch -n 127.0.0.1:9876", "cd watch && spark-pipelines run"))
+@click.command(
+    short_help="Make a project for spark-pipelines.",
+    epilog=example("rocketq pipeline init watch -n 127.0.0.1:9876", "cd watch && spark-pipelines run"),
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "-n",

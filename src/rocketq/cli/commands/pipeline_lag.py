@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 @click.command(
+    short_help="How far groups are behind, over time.",
     epilog=example(
         "rocketq pipeline lag billing",
         "rocketq pipeline lag --every 10 --count 60 --out lag-table --report lag.html",
-    )
+    ),
 )
 @runs_pipeline
 @click.argument("groups", nargs=-1, metavar="[GROUP]...")

@@ -25,11 +25,12 @@ _PLAN: Final = {"topic": "TO TOPIC", "tags": "TAG", "messages": "MESSAGES", "bod
 
 
 @click.command(
+    short_help="Send messages once more.",
     epilog=example(
         "rocketq pipeline replay --from-dlq billing --dry-run",
         "rocketq pipeline replay --from-dlq billing --where \"tags = 'paid'\" --rate 100",
         "rocketq pipeline replay --from-archive /data/archive --since 1d --to OrdersAgain",
-    )
+    ),
 )
 @runs_pipeline
 @click.option("--from-topic", metavar="TOPIC", help="Messages of a topic.")

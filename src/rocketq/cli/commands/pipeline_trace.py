@@ -35,9 +35,10 @@ _LATENCY: Final = {
 
 
 @click.command(
+    short_help="Latencies from send to consumption.",
     epilog=example(
         "rocketq pipeline trace --of Orders", "rocketq pipeline trace --since 1h --report latency.html --out spans"
-    )
+    ),
 )
 @runs_pipeline
 @click.option("--topic", default=TRACE_TOPIC, show_default=True, help="Where clients write their traces to.")

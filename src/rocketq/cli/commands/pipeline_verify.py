@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from rocketq.store.verify_report import VerifyReport
 
 
-@click.command(epilog=example("rocketq pipeline verify /data/broker-0", "rocketq pipeline verify DIR --master yarn"))
+@click.command(
+    short_help="Check a whole store, in parallel.",
+    epilog=example("rocketq pipeline verify /data/broker-0", "rocketq pipeline verify DIR --master yarn"),
+)
 @runs_offline
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--log-dir", type=click.Path(path_type=Path), help="Where the commit log is, when not in DIRECTORY.")
