@@ -27,7 +27,7 @@ KERNEL = Path("src/rocketq/kernel")
 HOT = {
     "properties": ["java_hash", "PropertySpans.scan", "PropertySpans.note", "PropertySpans.delay_level"],
     "records": ["record_size", "RecordView.parse", "next_record"],
-    "queue_units": ["QueueTail.put", "QueueTail.is_away", "tags_code_of"],
+    "queue_units": ["QueueTail.put", "tags_code_of"],
     "index_units": [
         "key_hash",
         "seconds_since",

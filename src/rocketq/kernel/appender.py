@@ -213,7 +213,7 @@ class Appender:
             return SEGMENT_FULL
         if queued and queue.next_offset >= queue.room_end:
             return NO_QUEUE_ROOM
-        if queued and queue.is_away():
+        if queued and queue.next_offset >= queue.file_end:
             queue.owner.attach_file()
         self.log_offset = self.last_offset = self.base + self.position
         self.queue_offset = queue.next_offset

@@ -17,7 +17,6 @@ cdef class QueueTail:
     cdef public long long log_end
     cdef public object extensions
     cdef public bint extends
-    cdef bint is_away(self) noexcept
     cdef void put(self, long long log_offset, int size, long long tags_code) noexcept
     cdef long long extend(
         self, long long tags_code, long long store_ms, const unsigned char* properties, Py_ssize_t at, Py_ssize_t length,

@@ -19,7 +19,7 @@ SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 
 @cython.cclass
 class QueueTail:
-    """The writing end of one queue: the file, or the part of one, that its next unit goes to, and how far that is safe.
+    """The writing end of one queue: the file its next unit goes to, and how far that is safe.
 
     `room_end` is the queue offset up to which the file's blocks are reserved; the owner (a ConsumeQueue) moves it and
     attaches the next file. `log_end` is the end of the last record this queue knows. `extensions` looks up what units
@@ -44,16 +44,12 @@ class QueueTail:
         self.extends = False
 
     def attach(self, units: MappedBuffer, room_end):
-        """Write to this file, or part of one, from now on; `units.base` is the queue offset of its first unit."""
+        """Write to this file from now on; `units.base` is the queue offset of its first unit."""
         self.units = units
         self.p = units.p
         self.file_first = units.base
         self.file_end = units.base + units.size // 20
         self.room_end = room_end
-
-    def is_away(self):
-        """Whether the next unit is not in the file, or not in the part of it, that is attached."""
-        return self.next_offset >= self.file_end or self.next_offset < self.file_first
 
     def detach(self):
         """Forget the file, so that its mapping may go; the next append asks for it again."""

@@ -191,7 +191,7 @@ class Scanner:
             return 0
         if queue.next_offset >= queue.room_end:
             queue.owner.make_room(1)
-        if queue.is_away():
+        if queue.next_offset >= queue.file_end:
             queue.owner.attach_file()
         at = (queue.next_offset - queue.file_first) * 20
         held = load_i64(queue.p, at + 12)

@@ -143,7 +143,7 @@ class SendFrames:
 
     def store_one(self, queue, p, body_at, body_len, born_host, now_ms):
         properties: SendProperties = self._properties
-        if queue.is_away():
+        if queue.next_offset >= queue.file_end:
             return False
         return (
             self.appender.put(
@@ -176,9 +176,7 @@ class SendFrames:
         count = appender.measure(
             p, body_at, end, len(queue.topic), properties.p, properties.length, hosts, self.body_bytes_max
         )
-        if count <= 0 or count * (self._host_len + 17) > IDS_BYTES_MAX:
-            return False
-        if queue.is_away() or queue.next_offset + count > queue.file_end:
+        if count <= 0 or count * (self._host_len + 17) > IDS_BYTES_MAX or queue.next_offset + count > queue.file_end:
             return False
         if appender.measured_bytes > self.body_bytes_max:
             return False

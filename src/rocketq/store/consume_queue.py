@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 from collections.abc import Sequence
@@ -30,8 +29,6 @@ from rocketq.store.segments import SegmentDirectory
 
 RESERVE_BYTES_MIN = 4 * PAGE_BYTES  # each step is a detour for one message, so they must not be too small
 RESERVE_BYTES_MAX = 256 << 10
-MAPPED_STEPS = 4  # to have a new mapping is not cheap either
-WINDOW_BYTES = math.lcm(mmap.ALLOCATIONGRANULARITY, UNIT_BYTES)  # where a mapping may begin, and a unit does
 UNKNOWN = -1
 
 # Addresses stand where 32-bit hashes (first byte 0 or 255) and times (0) do.
@@ -109,37 +106,33 @@ class ConsumeQueue:
             file_end = start + self.files.file_bytes
             reserved = self._reserved.get(start, start)
             if reserved < min(wanted, file_end):
-                reserved = min(max(wanted, max(position, start) + _step_after(position - start)), file_end)
+                written = max(position - start, 0)
+                step = min(max(written, RESERVE_BYTES_MIN), RESERVE_BYTES_MAX)
+                reserved = min(max(wanted, max(position, start) + step), file_end)
                 self.disk.reserve(self.files.path_of(start), 0, reserved - start)
                 self._reserved[start] = reserved
             if wanted <= file_end:
                 break
             start = file_end
+        self.attach_file()
         self.tail.room_end = reserved // UNIT_BYTES
-        if not self.tail.file_first <= self.tail.next_offset < self.tail.room_end <= self.tail.file_end:
-            self.attach_file()
 
     def attach_file(self) -> None:
-        """Point the kernel at the room in the file of the next unit.
-
-        Only that is mapped, and some of what comes next: with thousands of queues, whole files lie so far apart that
-        the processor has to read another page table for every message."""
-        room_end, position = self.tail.room_end, self.tail.next_offset * UNIT_BYTES
-        start = self.files.start_of(position)
-        if start not in self.files:
+        """Point the kernel at the file of the next unit."""
+        room_end = self.tail.room_end
+        units = self.file_at(self.tail.next_offset)
+        if units is None:
             raise FileNotFoundError(f"queue {self!r} has no file for offset {self.tail.next_offset}")
-        low = (position - start) // WINDOW_BYTES * WINDOW_BYTES
-        ahead = low + WINDOW_BYTES + MAPPED_STEPS * _step_after(position - start)
-        high = min(max(room_end * UNIT_BYTES - start, ahead), self.files.file_bytes)
-        pages = self.disk.map(self.files.path_of(start), writable=True, start=low, count=high - low)
-        _read_no_more_than_needed(pages)
-        self.tail.attach(MappedBuffer(pages, (start + low) // UNIT_BYTES), room_end)
+        _read_no_more_than_needed(units)
+        self.tail.attach(units, room_end)
 
     def drop_idle_mappings(self) -> None:
         """Forget mappings not used since the last call; the writing end is asked for again at the next append."""
-        if self.tail.next_offset == self._swept_offset:
-            self.tail.detach()
+        if self.tail.next_offset != self._swept_offset:
+            self._used.add(self._start_of(self.end_offset))
         for start in [start for start in self._mapped if start not in self._used]:
+            if self.tail.units is self._mapped[start]:
+                self.tail.detach()
             del self._mapped[start]
         if self.extensions is not None:
             self.extensions.drop_idle_mappings()
@@ -155,8 +148,8 @@ class ConsumeQueue:
 
     def _forget(self, start: int) -> None:
         self._reserved.pop(start, None)
-        self._mapped.pop(start, None)
-        if self.tail.units is not None and self._start_of(self.tail.units.base) == start:
+        dropped = self._mapped.pop(start, None)
+        if dropped is not None and self.tail.units is dropped:
             self.tail.detach()
 
     # Units
@@ -406,16 +399,12 @@ class ConsumeQueue:
             self.extensions.remove()
 
 
-def _step_after(written_bytes: int) -> int:
-    """How many bytes of a file to get ready at once, by how many are written."""
-    return min(max(written_bytes, RESERVE_BYTES_MIN), RESERVE_BYTES_MAX)
-
-
 def _unit_end(unit: tuple[int, int, int]) -> int:
     return unit[0] + (0 if unit[1] == FILLER_SIZE else unit[1])
 
 
-def _read_no_more_than_needed(pages: mmap.mmap) -> None:
+def _read_no_more_than_needed(units: MappedBuffer) -> None:
     """Behind the end of a file that is being written there is nothing, and with very many queues the system would fill
     its memory with that: a write to one page reads megabytes ahead where disks are set up so."""
-    pages.madvise(mmap.MADV_RANDOM)
+    if isinstance(pages := units.memory.obj, mmap.mmap):
+        pages.madvise(mmap.MADV_RANDOM)

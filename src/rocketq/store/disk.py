@@ -73,16 +73,15 @@ class Disk:
         """Bring a file that was cut short back to its length, with zeros."""
         os.truncate(path, size_bytes)
 
-    def map(self, path: Path, *, writable: bool, start: int = 0, count: int = 0) -> mmap.mmap:
-        """Map a file, whole or `count` bytes from `start` on. Before Python 3.13 that costs a descriptor: when they run
-        out, idle mappings are let go."""
+    def map(self, path: Path, *, writable: bool) -> mmap.mmap:
+        """Map a whole file. Before Python 3.13 that costs a descriptor: when they run out, idle mappings are let go."""
         try:
-            return _map(path, writable, start, count)
+            return _map(path, writable)
         except OSError as error:
             if not lacks_descriptors(error) and error.errno != errno.ENOMEM:
                 raise
         self.on_pressure()
-        return _map(path, writable, start, count)
+        return _map(path, writable)
 
     def fetch(self, path: Path, start: int, count: int) -> bool:
         """Have a range in memory before it is touched, page by page, unchanged; False where this cannot be had."""
@@ -171,11 +170,10 @@ class Disk:
         return DiskUsage(total, total - facts.f_bfree * facts.f_frsize, facts.f_bavail * facts.f_frsize)
 
 
-def _map(path: Path, writable: bool, start: int, count: int) -> mmap.mmap:
+def _map(path: Path, writable: bool) -> mmap.mmap:
     handle = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
-    access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
     try:
-        return mmap.mmap(handle, count, access=access, offset=start, **_NO_DESCRIPTOR)
+        return mmap.mmap(handle, 0, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ, **_NO_DESCRIPTOR)
     finally:
         os.close(handle)
 

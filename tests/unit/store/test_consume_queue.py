@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocketq.kernel.queue_units import FILLER_SIZE
-from rocketq.store.consume_queue import UNKNOWN, WINDOW_BYTES, ConsumeQueue
+from rocketq.store.consume_queue import UNKNOWN, ConsumeQueue
 from rocketq.store.disk import Disk
 
 from .kit import StagedDisk, message, open_store
@@ -204,30 +204,6 @@ def test_files_of_deleted_messages_go_but_never_the_last(tmp_path: Path) -> None
     assert (list(queue.files), queue.min_offset, queue.end_offset) == ([400], 25, 25)
     put(queue, 1 << 41)
     assert queue.unit(25) == (1 << 41, 100, 7)
-
-
-def test_only_the_room_of_a_queue_is_mapped_to_be_written(tmp_path: Path) -> None:
-    """Goal: mappings of many queues lie close together, and every unit gets to its place through them."""
-    queue = make_queue(tmp_path, file_bytes=6_000_000)
-    for number in range(20_000):
-        put(queue, number * 100)
-        assert queue.tail.units.size <= max(4 * number * 20, 64 << 10) + 2 * WINDOW_BYTES
-    assert queue.tail.units.base > 0
-    assert [queue.unit(n) for n in (0, 1023, 1024, 19_999)] == [(n * 100, 100, 7) for n in (0, 1023, 1024, 19_999)]
-    assert queue.count_written() == 20_000
-
-
-def test_a_queue_that_goes_back_is_written_where_it_went(tmp_path: Path) -> None:
-    """Goal: a mapping of later units is not used for earlier ones."""
-    queue = filled(tmp_path, 20_000, file_bytes=6_000_000)
-    assert queue.tail.units.base > 500
-    queue.tail.next_offset = 500
-    queue.make_room(1)
-    put(queue, 1 << 41)
-    assert [queue.unit(n) for n in (499, 500, 501)] == [(49_900, 100, 7), (1 << 41, 100, 7), (50_100, 100, 7)]
-    queue.cut_at(100)
-    put(queue, 1 << 42)
-    assert (queue.unit(100), queue.count_written()) == ((1 << 42, 100, 7), 101)
 
 
 def test_flush_waits_for_enough_pages_and_syncs_only_what_was_written(tmp_path: Path) -> None:
