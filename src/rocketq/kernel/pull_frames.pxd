@@ -3,7 +3,7 @@ from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.frame_header cimport FrameHeader
 from rocketq.kernel.pull_request cimport PullRequest
 from rocketq.kernel.queue_units cimport QueueTail
-from rocketq.kernel.reader cimport READ_DONE, LogMap, QueueRead, ReadLimits
+from rocketq.kernel.reader cimport READ_DONE, TAKEN_MAX, LogMap, QueueRead, ReadLimits
 from rocketq.kernel.records cimport RecordView
 
 cdef class PullLimits:

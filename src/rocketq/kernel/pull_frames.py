@@ -13,7 +13,7 @@ if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.pull_request import PullRequest
     from rocketq.kernel.queue_units import QueueTail
-    from rocketq.kernel.reader import READ_DONE, LogMap, QueueRead, ReadLimits
+    from rocketq.kernel.reader import READ_DONE, TAKEN_MAX, LogMap, QueueRead, ReadLimits
     from rocketq.kernel.records import RecordView
 
 ROUTES_MAX = 20_000  # clients choose the expressions that routes are kept by
@@ -181,7 +181,7 @@ class PullFrames:
             read.bytes_max = given.bytes_max
             read.disk_count_max = given.disk_count_max
             read.disk_bytes_max = given.disk_bytes_max
-        read.count_max = min(read.count_max, 4096)
+        read.count_max = min(read.count_max, TAKEN_MAX)
         read.scan_max = max(given.scan_min, count)
         read.log_end = log_end
         read.memory_bytes = given.memory_bytes

@@ -12,6 +12,7 @@ cdef bint is_of_queue(const unsigned char* p, RecordView view, QueueTail queue, 
 cpdef enum:
     READ_DONE = 1
     NEED_SEGMENT = 0
+    TAKEN_MAX = 8192
 
 cdef class LogMap:
     cdef readonly long long segment_bytes
@@ -29,8 +30,8 @@ cdef class QueueRead:
     cdef readonly object records
     cdef readonly Py_ssize_t size_bytes
     cdef list _segments
-    cdef long long _taken_offset[4096]
-    cdef int _taken_size[4096]
+    cdef long long _taken_offset[TAKEN_MAX]
+    cdef int _taken_size[TAKEN_MAX]
     cdef void reset(self)
     cdef bint is_full(self, ReadLimits limits, long long log_offset, int size) noexcept
     cdef int walk(

@@ -13,8 +13,8 @@ if not cython.compiled:
 
     # What read() answers.
     READ_DONE, NEED_SEGMENT = 1, 0
-
-TAKEN_MAX = 4096
+    # The most records that one read takes.
+    TAKEN_MAX = 8192
 
 
 @cython.cclass

@@ -69,9 +69,9 @@ class Fetching:
     group: str
     expression: str = "*"
     expression_type: str = ExpressionType.TAG
-    count_max: int = 4096
-    bytes_max: int = 1 << 20
-    depth: int = 6
+    count_max: int = 8_192
+    bytes_max: int = 4 << 20
+    depth: int = 3
     timeout_ms: int = 10_000
     retries: int = 5
     retry_ms: int = 1_000

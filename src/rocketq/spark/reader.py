@@ -24,9 +24,9 @@ from rocketq.spark.errors import DataLossError, SparkError, told_of
 from rocketq.spark.options import Connection, Fetching, SourceOptions
 from rocketq.spark.planner import LostRange, QueueSlice, describe_ranges
 
-BATCH_BYTES: Final = 3 << 18
-"""Of records decoded at once. A full answer of a broker is as much, and is decoded by itself while it is in the
-processor's caches: joining several costs a copy and gains nothing."""
+BATCH_BYTES: Final = 3 << 20
+"""Of records decoded at once, at least. A full answer of our broker is more and is decoded as it lies; smaller ones, as
+Apache's brokers give, are joined."""
 
 log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from rocketq.spark.errors import plain_rows, plainly
 from rocketq.spark.options import SourceOptions, parse_source
 from rocketq.spark.pushdown import EVERYWHERE, narrow
 from rocketq.spark.schema import arrow_of
+from rocketq.spark.worker_garbage import spare_what_is_loaded
 
 
 class SlicePartition(InputPartition):
@@ -30,6 +31,7 @@ def read_partition(partition: InputPartition, options: SourceOptions, schema: pa
     """The rows of a task; Spark makes up a partition of its own when there are none."""
     from rocketq.spark.reader import read_slice  # noqa: PLC0415 - drivers plan without decoders
 
+    spare_what_is_loaded()
     parts = partition.parts if isinstance(partition, SlicePartition) else ()
     return plain_rows(batch for part in parts for batch in read_slice(part, options, schema))
 

@@ -296,14 +296,26 @@ async def test_081_limits_by_count_and_bytes(rocketq_cluster: EmbeddedCluster, t
 
 
 @over_loopback
-async def test_081_up_to_4096_messages_and_1_mib_for_who_asks(rocketq_cluster: EmbeddedCluster, topic: str) -> None:
+async def test_081_as_many_as_a_reader_asks_for_up_to_the_brokers_own_limit(
+    rocketq_cluster: EmbeddedCluster, topic: str
+) -> None:
+    """Goal: who names a size gets thousands in one answer, who does not 32, as ever; an operator can say less."""
     async with connected(rocketq_cluster.broker_addr) as (peer,):
         await make_topic(peer, topic)
         fields = send_fields(topic, properties=None)
         pending = [peer.start(RequestCode.SEND_MESSAGE, fields) for _ in range(4_200)]
         assert {(await answer).code for answer in pending} == {0}
-        assert len(records(await pull(peer, topic, maxMsgNums=9_999, maxMsgBytes=1 << 20))) == 4_096
+        assert len(records(await pull(peer, topic, maxMsgNums=9_999, maxMsgBytes=1 << 20))) == 4_200
         assert len(records(await pull(peer, topic, maxMsgNums=9_999))) == 32
+        try:
+            await set_option(peer, "maxPullCountOnRequest=100")
+            assert len(records(await pull(peer, topic, maxMsgNums=9_999, maxMsgBytes=1 << 20))) == 100
+        finally:
+            await set_option(peer, "maxPullCountOnRequest=8192")
+
+
+async def set_option(peer: Peer, line: str) -> None:
+    assert (await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=line.encode())).code == 0
 
 
 @over_loopback

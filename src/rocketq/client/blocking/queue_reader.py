@@ -28,9 +28,9 @@ class ReadOptions:
     group: str
     expression: str = EVERYTHING
     expression_type: str = ExpressionType.TAG
-    count_max: int = 4096
-    bytes_max: int = 1 << 20
-    depth: int = 6
+    count_max: int = 8_192
+    bytes_max: int = 4 << 20
+    depth: int = 3
     timeout_ms: int = 10_000
     retries: int = 5
     retry_ms: int = 500
