@@ -2,7 +2,8 @@
 
 A broker that is killed and started again must find its port free, so no neighbour may have taken it meanwhile.
 And a disk that is too full is told at once: brokers refuse messages there, which would look like a hundred defects.
-What a test gives as `record_property("figures", line)` is printed in the end.
+What a test gives as `record_property("figures", line)` is printed in the end. Generated cases may take their time: how
+fast the machine is says nothing about them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from rocketq.broker.free_port import RANGE_VARIABLE
@@ -27,6 +29,8 @@ def _ports_of_this_row() -> str:
 
 
 os.environ[RANGE_VARIABLE] = _ports_of_this_row()
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 
 def deal(sizes: dict[str, int], row_count: int) -> list[str]:
