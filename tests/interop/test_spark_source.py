@@ -165,13 +165,16 @@ def test_who_may_read(
     conf = tmp_path / "broker" / "home" / "conf"
     conf.mkdir(parents=True)
     (conf / "plain_acl.yml").write_text(ACCOUNTS)
-    with ApacheBroker(
-        nameserver(version),
-        port=free_broker_port(),
-        store=tmp_path / "store",
-        work=tmp_path / "broker",
-        settings=ACCESS_SETTINGS[version] | {"authConfigPath": str(tmp_path / "auth")},
-    ) as broker:
+    with (
+        ApacheNameServer(nameserver(version).release, work=tmp_path / "nameserver") as own,  # no other broker-a there
+        ApacheBroker(
+            own,
+            port=free_broker_port(),
+            store=tmp_path / "store",
+            work=tmp_path / "broker",
+            settings=ACCESS_SETTINGS[version] | {"authConfigPath": str(tmp_path / "auth")},
+        ) as broker,
+    ):
         addr, topic = broker.nameserver.address, f"Guarded{version.replace('.', '')}"
         await_route(addr)
         config = SessionConfig(credentials=Credentials("alice-key", "secret123"))
