@@ -63,7 +63,7 @@ def archive(
     _look(pipeline, stores, target if compact else None)
     wanted = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": str(pattern)}
     loss = {"failOnDataLoss": "false"} if allow_loss else {}
-    options = {} if stores or compact else {**pipeline.read_options(wanted), **loss}
+    options = {} if stores or compact else {**pipeline.read_options(wanted), **wanted, **loss}  # arguments win
 
     def work(spark: SparkSession, tell: Tell) -> ArchiveSummary:
         from rocketq.spark.pipelines import archive as pipelines  # noqa: PLC0415
