@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import rocketq.spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.listener import QueryProgressEvent
 
 
 def sink_and_source(spark: SparkSession, broker: dict[str, str], topic: str) -> list[list[str]]:
@@ -23,13 +26,14 @@ def sink_and_source(spark: SparkSession, broker: dict[str, str], topic: str) -> 
     return sorted([bytes(row.body).decode(), row["keys"], json.dumps(row.properties)] for row in frame.collect())
 
 
-def stream(spark: SparkSession, broker: dict[str, str], topic: str, target: str, folder: str) -> None:
+def stream(spark: SparkSession, broker: dict[str, str], topic: str, target: str, folder: str) -> StreamingQuery:
     """From one topic to another."""
     read = spark.readStream.format("rocketmq").options(**broker).option("subscribe", topic)
     frame = read.option("startingOffsets", "earliest").load().select("body")
     writer = frame.writeStream.format("rocketmq").options(**broker).option("topic", target).queryName("connected")
     query = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
     query.awaitTermination()
+    return query
 
 
 def refused(spark: SparkSession, broker: dict[str, str]) -> str:
@@ -40,14 +44,23 @@ def refused(spark: SparkSession, broker: dict[str, str]) -> str:
     return ""
 
 
+class Late(rocketq.spark.GroupProgress):
+    """Still hears of the last batch when the query has ended, so that removing it at once would wait for ever."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        time.sleep(1)
+        super().onQueryProgress(event)
+
+
 async def main() -> None:
     given = json.loads(sys.argv[1])
     broker = {"nameServer": given["name_servers"]}
     spark = rocketq.spark.session(remote=given["remote"])
-    told = rocketq.spark.GroupProgress(given["group"], broker, queries={"connected"})
+    told = Late(given["group"], broker, queries={"connected"})
     spark.streams.addListener(told)
     rows = sink_and_source(spark, broker, given["topic"])
-    stream(spark, broker, given["topic"], given["target"], given["folder"])
+    query = stream(spark, broker, given["topic"], given["target"], given["folder"])
+    told.wait(query)
     spark.streams.removeListener(told)
     count = spark.read.format("rocketmq").options(**broker).option("subscribe", given["target"]).load().count()
     print(json.dumps({"rows": rows, "streamed": count, "refused": refused(spark, broker)}))

@@ -225,22 +225,13 @@ def test_a_group_is_told_exactly_by_the_listener(spark: SparkSession, filler: Fi
     try:
         Archive(spark, filler, tmp_path / "other", topic).catch_up()
         writer = Archive(spark, filler, tmp_path / "told", topic, maxOffsetsPerTrigger="20").writer()
-        query = writer.queryName("told").trigger(availableNow=True).start()
-        query.awaitTermination()
-        wait_for(lambda: _is_told(filler, group, topic), "the listener")
+        listener.wait(writer.queryName("told").trigger(availableNow=True).start(), timeout_s=120)
         assert committed(filler, group, topic) == dict.fromkeys([("broker-0", 0), ("broker-0", 1)], 13) | dict.fromkeys(
             [("broker-1", 0), ("broker-1", 1)], 12
         )
         wait_for(lambda: set(filler.admin.groups.list().get(group, {})) == {"broker-0", "broker-1"}, "the groups")
     finally:
         spark.streams.removeListener(listener)
-
-
-def _is_told(filler: Filler, group: str, topic: str) -> bool:
-    try:
-        return sum(committed(filler, group, topic).values()) == 50
-    except Exception:  # the group is not known before the first commit
-        return False
 
 
 def test_a_stream_starts_at_the_end_by_default(spark: SparkSession, filler: Filler, tmp_path: Path) -> None:

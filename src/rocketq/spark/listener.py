@@ -6,13 +6,12 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
 from rocketq.errors import RocketQError
 from rocketq.spark.catalog import Catalog
 from rocketq.spark.errors import OptionError, SparkError
 from rocketq.spark.offsets import Offsets
 from rocketq.spark.options import Fetching, Options, parse_connection
+from rocketq.spark.query_ends import WAIT_S, QueryEnds, Run
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -29,24 +28,31 @@ SOURCE_MARK: Final = "PythonMicroBatchStream"
 """Spark does not name a Python source; the shape of its offsets does."""
 
 
-class GroupProgress(StreamingQueryListener):
+class GroupProgress(QueryEnds):
     """Commits to a group where each finished batch ended.
 
     spark.streams.addListener(GroupProgress("orders-archive", {"nameServer": "127.0.0.1:9876"}, queries={"archive"}))
 
     `queries` are names or ids; without any every query that reads RocketMQ counts. Of the options, which may be all
     of the source's, those count that say how brokers are reached. What a broker could not be told is told with the
-    next batch or at the query's end.
+    next batch or at the query's end; `wait(query)` returns when the last is told, and says so when it could not be.
     """
 
     def __init__(self, group: str, options: dict[str, str], *, queries: Collection[str] = ()) -> None:
         if not group:
             raise SparkError("a group is needed that is told of the progress")
+        super().__init__()
         self._connection = parse_connection(Options(options))
         self._group = group
         self._queries = frozenset(queries)
         self._untold: dict[str, Offsets] = {}
         self._introduced: set[str] = set()
+        self._refusals: dict[str, str] = {}
+
+    def wait(self, query: Run, timeout_s: float = WAIT_S) -> None:
+        super().wait(query, timeout_s)
+        if reason := self._refusals.pop(str(query.runId), None):
+            raise SparkError(f"group {self._group} was not told of the last batch: {reason}")
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         pass
@@ -61,8 +67,11 @@ class GroupProgress(StreamingQueryListener):
         self._tell(str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._tell(str(event.runId))
-        self._untold.pop(str(event.runId), None)
+        try:
+            self._tell(str(event.runId))
+            self._untold.pop(str(event.runId), None)
+        finally:
+            super().onQueryTerminated(event)
 
     def _remember(self, run: str, progress: StreamingQueryProgress) -> None:
         for source in progress.sources:
@@ -78,9 +87,12 @@ class GroupProgress(StreamingQueryListener):
         try:
             catalog.commit(self._group, offsets)
             self._untold.pop(run, None)
+            self._refusals.pop(run, None)
             self._introduce(catalog, offsets)
         except RocketQError as error:  # the checkpoint has it
             log.warning("%s", error)
+            if run in self._untold:
+                self._refusals[run] = str(error)
         finally:
             catalog.close()
 

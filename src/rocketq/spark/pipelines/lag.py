@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.types import ArrayType, StructType
 
 from rocketq.client import Admin
@@ -31,14 +30,10 @@ from rocketq.spark.pipelines.lag_rows import (
     query_rows,
     rows_of,
 )
+from rocketq.spark.query_ends import QueryEnds
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-    )
+    from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, QueryStartedEvent
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _ROW: Final = pa.struct(
@@ -121,13 +116,14 @@ def over_time(samples: DataFrame) -> DataFrame:
     return totals.select("*", change.alias("changePerS"))  # withColumn looks its table up: see docs/spark/pipelines.md
 
 
-class QueryLag(StreamingQueryListener):
+class QueryLag(QueryEnds):
     """Keeps how far the session's queries are behind after each batch, the newest rows.
 
-    lag = QueryLag(); spark.streams.addListener(lag); ...; lag.frame(spark).show()
+    lag = QueryLag(); spark.streams.addListener(lag); ...; lag.wait(query); lag.frame(spark).show()
     """
 
     def __init__(self, on_rows: Callable[[Sequence[QueryLagRow]], None] | None = None) -> None:
+        super().__init__()
         self._rows: deque[QueryLagRow] = deque(maxlen=ROWS_KEPT_MAX)
         self._on_rows = on_rows
 
@@ -163,9 +159,6 @@ class QueryLag(StreamingQueryListener):
             self._on_rows(rows)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        pass
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         pass
 
 
