@@ -10,7 +10,7 @@ import contextlib
 import ssl
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -35,7 +35,7 @@ class TlsConfig:
     mode: TlsMode = TlsMode.PERMISSIVE
     cert_path: Path | None = None
     key_path: Path | None = None
-    key_password: str | None = None
+    key_password: str | None = field(default=None, repr=False)
     trust_path: Path | None = None
     client_auth: ssl.VerifyMode = ssl.CERT_NONE
 
@@ -62,22 +62,50 @@ class ClientTls:
     trust_path: Path | None = None
     cert_path: Path | None = None
     key_path: Path | None = None
-    key_password: str | None = None
+    key_password: str | None = field(default=None, repr=False)
 
     def context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False  # addresses are IPs, certificates carry other names
         context.verify_mode = ssl.CERT_NONE
-        try:
-            if self.trust_path is not None:
-                context.load_verify_locations(self.trust_path)
-                context.verify_mode = ssl.CERT_REQUIRED
-            if self.cert_path is not None:
-                context.load_cert_chain(self.cert_path, self.key_path, self.key_password)
-        except OSError as error:  # ssl.SSLError is one
-            files = ", ".join(str(path) for path in (self.trust_path, self.cert_path, self.key_path) if path)
-            raise TlsError(f"the client's certificates do not load: {error} ({files})") from None
+        if self.trust_path is not None:
+            _load_trusted(context, self.trust_path)
+            context.verify_mode = ssl.CERT_REQUIRED
+        if self.cert_path is not None:
+            _load_own(context, self.cert_path, self.key_path, self.key_password)
         return context
+
+
+def _load_trusted(context: ssl.SSLContext, path: Path) -> None:
+    try:
+        context.load_verify_locations(path)
+    except OSError as error:  # ssl.SSLError is one
+        raise TlsError(f"the trusted certificates do not load: {_reason(error)} ({path})") from None
+
+
+def _load_own(context: ssl.SSLContext, cert_path: Path, key_path: Path | None, password: str | None) -> None:
+    """TlsError says which file it was. A password that is missing is an error: OpenSSL would ask the terminal for it,
+    and wait there for ever."""
+    asked = False
+
+    def tell() -> str:
+        nonlocal asked
+        asked = True
+        if password is None:
+            raise TlsError(f"the key is encrypted, and no password is given ({key_path or cert_path})")
+        return password
+
+    try:
+        context.load_cert_chain(cert_path, key_path, tell)
+    except OSError as error:
+        files = [path for path in (cert_path, key_path) if path is not None]
+        named = ", ".join(map(str, [path for path in files if not path.exists()] or files))
+        hint = "; is the password of the key right?" if asked else ""
+        raise TlsError(f"the certificate and its key do not load: {_reason(error)} ({named}){hint}") from None
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 class ServerTls:
@@ -112,7 +140,7 @@ class ServerTls:
         if config.trust_path is not None:
             context.load_verify_locations(config.trust_path)
         if config.cert_path is not None:
-            context.load_cert_chain(config.cert_path, config.key_path, config.key_password)
+            _load_own(context, config.cert_path, config.key_path, config.key_password)
             return context
         with tempfile.TemporaryDirectory() as folder:
             context.load_cert_chain(*write_self_signed(Path(folder)))

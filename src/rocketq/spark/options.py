@@ -183,6 +183,8 @@ def parse_connection(options: Options) -> Connection:
     if (access is None) != (secret is None):
         raise OptionError("rocketmq.accessKey and rocketmq.secretKey go together")
     token = options.text("rocketmq.securityToken")
+    if token is not None and access is None:
+        raise OptionError("rocketmq.securityToken goes with rocketmq.accessKey and rocketmq.secretKey")
     credentials = None
     if access is not None and secret is not None:
         credentials = Credentials(access_key=access, secret_key=secret, security_token=token)
@@ -196,6 +198,8 @@ def _parse_tls(options: Options) -> ClientTls | None:
         for name, key in (("trust_path", "trustPath"), ("cert_path", "certPath"), ("key_path", "keyPath"))
     }
     password = options.text("rocketmq.tls.keyPassword")
+    if paths["cert_path"] is None and (paths["key_path"] or password) is not None:
+        raise OptionError("rocketmq.tls.keyPath and rocketmq.tls.keyPassword go with rocketmq.tls.certPath")
     if not options.flag("rocketmq.tls.enable", default=any(paths.values())):
         return None
     return ClientTls(key_password=password, **paths)

@@ -19,8 +19,9 @@ from rocketq.client.aio.session import SessionConfig
 from rocketq.client.errors import NotFoundError, PartlyFailedError, SendFailedError
 from rocketq.client.name_server_addrs import parse_name_servers
 from rocketq.errors import ConfigError, RemotingError, RocketQError, UnreachableError
+from rocketq.protocol.acl import Credentials
 from rocketq.protocol.failures import GroupNotFound, NotFound, TopicNotFound
-from rocketq.remoting import run
+from rocketq.remoting import ClientTls, run
 
 FAILED, USAGE, NOT_FOUND, UNREACHABLE = 1, 2, 3, 4
 NAME_SERVER: Final = "127.0.0.1:9876"
@@ -36,6 +37,8 @@ class Caller:
     name_servers: str
     timeout_ms: int
     as_json: bool
+    tls: ClientTls | None = None
+    credentials: Credentials | None = dataclasses.field(default=None, repr=False)
 
     def run(self, work: Callable[[AsyncAdmin], Awaitable[_Result]]) -> _Result:
         """The result of the work; what keeps it from succeeding ends the command with the exit code it stands for."""
@@ -67,7 +70,7 @@ class Caller:
         return " (is a NameServer running there? `rocketq up` starts one, -n names another)"
 
     async def _with_admin(self, work: Callable[[AsyncAdmin], Awaitable[_Result]]) -> _Result:
-        config = SessionConfig(control_timeout_ms=self.timeout_ms)
+        config = SessionConfig(control_timeout_ms=self.timeout_ms, tls=self.tls, credentials=self.credentials)
         async with AsyncAdmin(self.name_servers, config=config) as admin:
             return await work(admin)
 

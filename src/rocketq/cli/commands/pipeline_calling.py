@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -18,7 +18,7 @@ from rocketq.cli.commands.pipeline_progress import Tell, shown_progress
 from rocketq.errors import RocketQError
 from rocketq.spark import errors
 from rocketq.spark.errors import AwayError, OptionError, SparkError
-from rocketq.spark.options import parse_source
+from rocketq.spark.options import NAME_SERVER_KEYS, Options, parse_connection, parse_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
+_NAME_SERVERS: Final = frozenset(key.lower() for key in NAME_SERVER_KEYS)
 _OURS: Final = re.compile(r"^(?:\S+: )?rocketq\.spark\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
@@ -121,9 +122,23 @@ def runs_pipeline(command: _Command) -> _Command:
         lines = options_file.read_text().splitlines() if options_file is not None else []
         kept = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
         made = _pairs("--options-file", kept) | _pairs("--option", options)
-        return command(Pipeline(caller, master, _pairs("--conf", conf), made), **given)
+        caller, rest = _let_in(caller, made)
+        return command(Pipeline(caller, master, _pairs("--conf", conf), rest), **given)
 
     return wrapped  # type: ignore[return-value]
+
+
+def _let_in(caller: Caller, options: Mapping[str, str]) -> tuple[Caller, dict[str, str]]:
+    """The caller with what options say on how brokers are reached, and the options without NameServers: what is asked
+    before Spark starts, and Spark, go to the same place with the same keys and certificates."""
+    given = {key.lower() for key in options}
+    names = {} if given & _NAME_SERVERS else {"nameServer": caller.name_servers}
+    try:
+        found = parse_connection(Options({**names, **options}))
+    except OptionError as fault:
+        caller.fail(fault, USAGE)
+    rest = {key: value for key, value in options.items() if key.lower() not in _NAME_SERVERS}
+    return replace(caller, name_servers=found.name_servers, tls=found.tls, credentials=found.credentials), rest
 
 
 def runs_offline(command: _Command) -> _Command:
