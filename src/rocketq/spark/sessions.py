@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from rocketq.spark.errors import SparkError
 from rocketq.spark.java import find_java
 from rocketq.spark.masters import is_local, require_master, require_remote
+from rocketq.spark.notebooks import Interrupts, make_active, shell_of_notebook
 from rocketq.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ logger.util.level = off
 """What fails is raised in Python; Spark would print the same several times over. All is off, so that Spark does not
 begin with three lines on levels either; spark.log.level brings the rest back."""
 
+_interrupts: Final = Interrupts()
+
 
 def session(
     app_name: str = "rocketq",
@@ -90,17 +93,44 @@ def _own_session(app_name: str, master: str | None, conf: dict[str, str]) -> Spa
 
     chosen = master or LOCAL_MASTER
     require_master(chosen)
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is not None:  # a notebook's, or our own from before: settings of the JVM cannot change any more
         for key, value in {**SQL_CONF, **conf}.items():
             with contextlib.suppress(Exception):  # what can only be set at the start stays as it is
                 running.conf.set(key, value)
-        return running
+        return _in_notebook(running)
     prepare_environment(here=is_local(chosen))
     builder = SparkSession.builder.master(chosen).appName(app_name)
     for key, value in {**SQL_CONF, **(_local_conf(conf) if is_local(chosen) else {}), **conf}.items():
         builder = builder.config(key, value)
-    return _started(builder, f"Spark did not start on {chosen}")
+    return _in_notebook(_started(builder, f"Spark did not start on {chosen}"))
+
+
+def _running() -> SparkSession | None:
+    """The session of this process, active in this thread too. Threads that did not make it have none, nor has the one
+    that did after an interrupt; and then Spark finds no Python source to stream into."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    active = SparkSession.getActiveSession()
+    if active is not None or not _has_context():
+        return active
+    found = SparkSession.builder.getOrCreate()
+    make_active(found)
+    return found
+
+
+def _in_notebook(session: SparkSession) -> SparkSession:
+    shell = shell_of_notebook()
+    if shell is not None and _has_context():  # sessions of Spark Connect end their work themselves
+        _interrupts.watch(shell, session)
+    return session
+
+
+def _has_context() -> bool:
+    """Whether Spark runs under this process, not behind Spark Connect."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    return SparkContext._active_spark_context is not None
 
 
 def _remote_session(app_name: str, remote: str, conf: dict[str, str]) -> SparkSession:

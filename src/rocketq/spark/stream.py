@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -119,6 +120,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except SparkError as error:  # the checkpoint has it; the next batch tells the group again
             log.warning("%s", error)
 
+    def stop(self) -> None:
+        """Spark ends a query by closing the line. What its own program then says of a line that is closed, as far as it
+        comes with it, is nothing that went wrong."""
+        if self._catalog is not None:
+            self._catalog.close()
+        if isinstance(sys.exc_info()[1], EOFError):
+            sys.excepthook = _say_nothing
+
     # On the executors
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -169,6 +178,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if mean is not None:
                 rows, size = rows + lags[queue], size + lags[queue] * mean
         return max(1, bytes_max * rows // size) if size else None
+
+
+def _say_nothing(*_: object) -> None:
+    pass
 
 
 def _now_ms() -> int:
