@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,6 +41,21 @@ def test_the_ending_of_the_name_decides(tmp_path: Path) -> None:
         save(report, tmp_path / "r.pdf")
     with pytest.raises(OptionError, match="nothing to plot"):
         save(Report("t", "s", [TABLE]), tmp_path / "r2.png")
+
+
+def test_a_notebook_shows_a_report_and_keeps_its_own_style(tmp_path: Path) -> None:
+    """Goal: the last line of a cell is enough, no bytes are printed, and nothing else of the page changes its looks."""
+    report = Report("Dead <letters>", "2 groups", [TABLE], [Plot("p", PNG)])
+    shown = report._repr_html_()
+    assert "Dead &lt;letters&gt;" in shown
+    assert "data:image/png;base64,iVBORw0KGgo" in shown
+    assert "<body" not in shown
+    rules = re.findall(r"([^{}]+){[^}]*}", shown.partition("<style>")[2].partition("</style>")[0])
+    assert rules
+    assert all(name.startswith(".rocketq-report ") for rule in rules for name in rule.split(","))
+    assert "PNG" not in repr(report)
+    assert report.plots[0]._repr_png_() == PNG
+    assert save(report, str(tmp_path / "r.png")).read_bytes() == PNG
 
 
 @pytest.mark.parametrize(

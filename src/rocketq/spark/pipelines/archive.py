@@ -22,7 +22,7 @@ from rocketq.spark.archive.folder import ArchiveFolder, ArchiveState, Change
 from rocketq.spark.archive.plan import SLICE_ROWS_MAX, ArchivePlan, lost_coverage, plan_archive
 from rocketq.spark.commitlog_files import find_log_files
 from rocketq.spark.commitlog_ranges import RANGE_BYTES, plan_ranges
-from rocketq.spark.errors import DataLossError, SparkError
+from rocketq.spark.errors import DataLossError, SparkError, plainly
 from rocketq.spark.options import SourceOptions, parse_source
 from rocketq.spark.pipelines.archive_work import merge_files, write_range, write_slice
 from rocketq.spark.pipelines.tasks import Progress, Tell, run_tasks
@@ -53,6 +53,7 @@ class ArchiveSummary:
     seconds: float = 0.0
 
 
+@plainly
 def archive(
     spark: SparkSession,
     options: Mapping[str, str],
@@ -86,6 +87,7 @@ def archive(
         return _with_compaction(spark, folder, after, summary, started) if compaction else summary
 
 
+@plainly
 def archive_store(
     spark: SparkSession,
     paths: Sequence[str] | str,
@@ -129,6 +131,7 @@ def archive_store(
         return _with_compaction(spark, folder, after, summary, started) if compaction else summary
 
 
+@plainly
 def compact(
     spark: SparkSession,
     target: Path | str,
@@ -144,6 +147,7 @@ def compact(
         return _compact(spark, folder, state, small_bytes, file_bytes, progress, started)
 
 
+@plainly
 def read_archive(
     spark: SparkSession,
     target: Path | str,

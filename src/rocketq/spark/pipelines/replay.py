@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from rocketq.client.core.messages import NOT_COPIED
 from rocketq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, Property, topic_fault
-from rocketq.spark.errors import OptionError, plain_rows
+from rocketq.spark.errors import OptionError, plain_rows, plainly
 from rocketq.spark.pipelines.pacing import paced_batches
 from rocketq.spark.reader import client_of
 from rocketq.spark.sink_options import SinkOptions, parse_sink
@@ -77,6 +77,7 @@ def plan(prepared: DataFrame) -> DataFrame:
     )
 
 
+@plainly
 def replay(prepared: DataFrame, sink: Mapping[str, str], *, rows_per_s: float | None = None) -> Replayed:
     """Send them; `sink` are options of format("rocketmq") such as nameServer. Returns when all are stored."""
     if rows_per_s is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketq.errors import RocketQError
-from rocketq.spark.errors import SparkError
+from rocketq.spark.errors import SparkError, plainly
 from rocketq.spark.pipelines.tasks import Progress, Tell, run_tasks
 from rocketq.store.config import DEFAULT_DELAY_LEVELS
 from rocketq.store.verify_parts import (
@@ -30,6 +30,7 @@ RANGE_BYTES: Final = 256 << 20
 QUEUE_TASKS_MAX: Final = 64
 
 
+@plainly
 def verify(
     spark: SparkSession,
     root: Path | str,
