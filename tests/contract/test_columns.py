@@ -136,6 +136,24 @@ def test_hidden_properties_are_in_no_map_and_the_last_of_a_name_wins(items: list
     assert batch.column("keys").to_pylist() == [dict(items).get("KEYS")]
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(["\1", "\2", "KEYS", "TAGS", "UNIQ_KEY", "a", "seventeen letters"]), max_size=40))
+def test_items_of_any_shape_and_length_read_as_the_decoder_has_them(pieces: list[str]) -> None:
+    """Goal: no value, no name, a 0x01 in a value, no end: whether 16 bytes are looked at together or each alone."""
+    properties = "".join(pieces).encode()
+    builder = BatchBuilder(arrow_schema(["msgId", "tags", "keys", "properties"]))
+    batch = decode(encode_record(make(0, properties=properties)), builder)
+    batch.validate(full=True)
+    wanted = decode_properties(properties)
+    assert dict(batch.column("properties").to_pylist()[0]) == wanted
+    alone = decode(encode_record(make(0, properties=properties)), BatchBuilder(arrow_schema(["msgId", "tags", "keys"])))
+    assert alone.to_pylist() == batch.select(["msgId", "tags", "keys"]).to_pylist()
+    assert batch.column("tags").to_pylist() == [wanted.get("TAGS")]
+    assert batch.column("keys").to_pylist() == [wanted.get("KEYS")]
+    if "UNIQ_KEY" in wanted:
+        assert batch.column("msgId").to_pylist() == [wanted["UNIQ_KEY"]]
+
+
 def test_a_name_too_long_to_be_hidden_is_refused() -> None:
     """Goal: nobody believes that something is hidden which is not."""
     rows = RecordRows()

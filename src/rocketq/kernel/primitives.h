@@ -61,11 +61,41 @@ static inline void publish(rq_byte *p, rq_at at, int size, int magic) {
     memcpy(p + at, &v, 8);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
+/* Most of what is copied and compared are names and numbers of a few bytes, for which a call would be the dearest part:
+ * they are taken as two parts that may overlap. */
 static inline void copy_bytes(rq_byte *to, rq_at to_at, const rq_byte *from, rq_at from_at, rq_at count) {
-    if (count > 0) memcpy(to + to_at, from + from_at, (size_t)count);
+    to += to_at; from += from_at;
+    if (count > 16) {
+        memcpy(to, from, (size_t)count);
+    } else if (count >= 8) {
+        uint64_t first, last;
+        memcpy(&first, from, 8); memcpy(&last, from + count - 8, 8);
+        memcpy(to, &first, 8); memcpy(to + count - 8, &last, 8);
+    } else if (count >= 4) {
+        uint32_t first, last;
+        memcpy(&first, from, 4); memcpy(&last, from + count - 4, 4);
+        memcpy(to, &first, 4); memcpy(to + count - 4, &last, 4);
+    } else if (count > 0) {
+        rq_byte first = from[0], middle = from[count >> 1], last = from[count - 1];
+        to[0] = first; to[count >> 1] = middle; to[count - 1] = last;
+    }
 }
 static inline int equal_bytes(const rq_byte *a, rq_at a_at, const rq_byte *b, rq_at b_at, rq_at count) {
-    return count <= 0 || memcmp(a + a_at, b + b_at, (size_t)count) == 0;
+    a += a_at; b += b_at;
+    if (count > 16) return memcmp(a, b, (size_t)count) == 0;
+    if (count >= 8) {
+        uint64_t a_first, a_last, b_first, b_last;
+        memcpy(&a_first, a, 8); memcpy(&a_last, a + count - 8, 8);
+        memcpy(&b_first, b, 8); memcpy(&b_last, b + count - 8, 8);
+        return ((a_first ^ b_first) | (a_last ^ b_last)) == 0;
+    }
+    if (count >= 4) {
+        uint32_t a_first, a_last, b_first, b_last;
+        memcpy(&a_first, a, 4); memcpy(&a_last, a + count - 4, 4);
+        memcpy(&b_first, b, 4); memcpy(&b_last, b + count - 4, 4);
+        return ((a_first ^ b_first) | (a_last ^ b_last)) == 0;
+    }
+    return count <= 0 || (a[0] == b[0] && a[count >> 1] == b[count >> 1] && a[count - 1] == b[count - 1]);
 }
 static inline void zero_bytes(rq_byte *p, rq_at at, rq_at end) {
     if (at < end) memset(p + at, 0, (size_t)(end - at));
@@ -110,6 +140,24 @@ static inline rq_at find_byte(const rq_byte *p, rq_at at, rq_at end, int value) 
 #endif
     hit = at < end ? (const rq_byte *)memchr(p + at, value, (size_t)(end - at)) : NULL;
     return hit ? hit - p : end;
+}
+/* An item of properties, `name 0x01 value`, and where it ends: the bytes of the name, and from bit 31 on
+ * those of the whole item. Without a 0x01 both are the same. Most items are of a few bytes, and seen at one glance. */
+static inline long long cut_item(const rq_byte *p, rq_at at, rq_at end) {
+    rq_at item_end = at, name_end = end;
+#if defined(__SSE2__)
+    if (at + 16 <= end) {
+        __m128i v = _mm_loadu_si128((const __m128i *)(p + at));
+        unsigned ends = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8(2)));
+        unsigned names = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8(1))) | ends;
+        if (ends) return (long long)__builtin_ctz(ends) << 31 | __builtin_ctz(names);
+        item_end = at + 16;
+        if (names) name_end = at + __builtin_ctz(names);
+    }
+#endif
+    item_end = find_byte(p, item_end, end, 2);
+    if (name_end == end) name_end = find_byte(p, at, item_end, 1);
+    return (long long)(item_end - at) << 31 | (name_end - at);
 }
 /* First position >= at whose byte cannot stand for itself in a JSON text, or ends it: a quote, a backslash, a control
  * character, a byte above 127; or end. */

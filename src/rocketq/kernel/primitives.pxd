@@ -14,6 +14,7 @@ cdef extern from "primitives.h" nogil:
     void zero_bytes(unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     bint equal_bytes(const unsigned char* a, Py_ssize_t a_at, const unsigned char* b, Py_ssize_t b_at, Py_ssize_t count)
     Py_ssize_t find_byte(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int value)
+    long long cut_item(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     Py_ssize_t end_of_plain(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     void prefetch(const unsigned char* p, Py_ssize_t at)
     Py_ssize_t skip_zeros(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)

@@ -79,6 +79,11 @@ def find_byte(p, at, end, value):
     return at + hit if hit >= 0 else end
 
 
+def cut_item(p, at, end):
+    item_end = find_byte(p, at, end, 2)
+    return (item_end - at) << 31 | (find_byte(p, at, item_end, 1) - at)
+
+
 def end_of_plain(p, at, end):
     hit = _NOT_PLAIN.search(p, at, end) if at < end else None
     return max(at, end) if hit is None else hit.start()

@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport equal_bytes, find_byte, signed_i32, wrap_u32
+from rocketq.kernel.primitives cimport cut_item, equal_bytes, signed_i32, wrap_u32
 
 cdef bytes TAGS, KEYS, DELAY, UNIQ_KEY
 

@@ -1,7 +1,7 @@
 """What the store reads in a message's properties: tags, keys, the unique key and the delay level.
 
 properties := item *( 0x02 item ) [ 0x02 ]
-item       := name 0x01 value          an item without 0x01 is no property; the last of a name wins
+item       := name 0x01 value          without a name or a value it is no property; the last of a name wins
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from rocketq.kernel.primitives import equal_bytes, find_byte, signed_i32, wrap_u32
+    from rocketq.kernel.primitives import cut_item, equal_bytes, signed_i32, wrap_u32
 
 
 def java_hash(seed, p, at, end):
@@ -66,15 +66,13 @@ class PropertySpans:
         self.tags_end = self.keys_end = self.unique_end = self.delay_end = -1
 
     def scan(self, p, at, end):
-        item_end: cython.Py_ssize_t
-        name_end: cython.Py_ssize_t
+        cut: cython.longlong
         self.clear()
         while at < end:
-            item_end = find_byte(p, at, end, 2)
-            name_end = find_byte(p, at, item_end, 1)
-            if name_end < item_end:
-                self.note(p, at, name_end, item_end)
-            at = item_end + 1
+            cut = cut_item(p, at, end)
+            if (cut & 0x7FFFFFFF) + 1 < cut >> 31:
+                self.note(p, at, at + (cut & 0x7FFFFFFF), at + (cut >> 31))
+            at += (cut >> 31) + 1
 
     def clear(self):
         self.tags_at = self.keys_at = self.unique_at = self.delay_at = -1

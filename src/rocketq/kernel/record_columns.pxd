@@ -1,4 +1,4 @@
-from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, find_byte, load_i32, load_i64
+from rocketq.kernel.primitives cimport copy_bytes, cut_item, equal_bytes, find_byte, load_i32, load_i64
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.properties cimport PropertySpans
 from rocketq.kernel.records cimport RecordView, BAD_CRC, BAD_LENGTH, END, MESSAGE
@@ -44,6 +44,7 @@ cdef class RecordRows:
     cdef readonly TextColumn topic, message_id, tags, keys, body, born_host, store_host, names, values
     cdef readonly bytearray map_ends, ints, longs
     cdef bytearray _items_held, _hidden_ends_held
+    cdef unsigned long long _hidden_starts
     cdef bytes _hidden
     cdef int* _items
     cdef int* _hidden_ends

@@ -14,7 +14,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte, load_i32, load_i64, wrap_i64
+    from rocketq.kernel.primitives import copy_bytes, cut_item, equal_bytes, find_byte, load_i32, load_i64, wrap_i64
     from rocketq.kernel.properties import PropertySpans
     from rocketq.kernel.records import END, MESSAGE, RecordView
 
@@ -29,6 +29,7 @@ ID_BYTES_MAX = 56
 HOST_BYTES_MAX = 24
 
 
+@cython.final
 @cython.cclass
 class TextColumn:
     """Texts or bytes of rows that come in order. After fill() `ends`, `data` and `valid` are buffers for Arrow."""
@@ -46,7 +47,7 @@ class TextColumn:
         else:
             self.ends = bytearray(4 * (rows + 1))
             self.data = bytearray(bytes_max + 1)
-        self.valid = bytearray(rows // 8 + 1)
+        self.valid = bytearray(b"\xff" * (rows // 8 + 1))
         self.nulls = 0
         self.used = 0
         self.rows = 0
@@ -71,13 +72,13 @@ class TextColumn:
     def put(self, p, at, count):
         """The next row's text."""
         copy_bytes(self._data, self.used, p, at, count)
-        self._valid[self.rows >> 3] |= 1 << (self.rows & 7)
         self.used += count
         self.rows += 1
         self._ends[self.rows] = self.used
 
     def put_nothing(self):
         """The next row has none."""
+        self._valid[self.rows >> 3] &= ~(1 << (self.rows & 7))
         self.nulls += 1
         self.rows += 1
         self._ends[self.rows] = self.used
@@ -97,7 +98,6 @@ class TextColumn:
             self._data[self.used + 15 - step] = digit + 48 if digit < 10 else digit + 55
             log_offset >>= 4
         self.used += 16
-        self._valid[self.rows >> 3] |= 1 << (self.rows & 7)
         self.rows += 1
         self._ends[self.rows] = self.used
 
@@ -109,7 +109,6 @@ class TextColumn:
             self._data[self.used] = 58 if step == 3 else 46
             self.used += 1
         self.put_number(load_i32(p, at + 4) & 0xFFFF)
-        self._valid[self.rows >> 3] |= 1 << (self.rows & 7)
         self.rows += 1
         self._ends[self.rows] = self.used
 
@@ -122,6 +121,7 @@ class TextColumn:
         self.used += digits
 
 
+@cython.final
 @cython.cclass
 class RecordRows:
     """The rows of one buffer of records. `topics` and `queue_ids` choose among them (None: all), as do the half-open
@@ -157,6 +157,7 @@ class RecordRows:
             raise ValueError(f"a name has 1 to {HIDDEN_BYTES_MAX - 1} bytes")
         ends = [sum(len(name) for name in known if len(name) < size) for size in range(HIDDEN_BYTES_MAX + 1)]
         self._hidden = b"".join(known) + b"\0"
+        self._hidden_starts = sum({1 << (name[0] & 63) for name in known})
         self._hidden_ends_held = bytearray(4 * (HIDDEN_BYTES_MAX + 1))
         numbers = memoryview(self._hidden_ends_held).cast("i")
         for size, end in enumerate(ends):
@@ -311,14 +312,16 @@ class RecordRows:
                     self.body.put(body, 0, len(body))
                 else:
                     self.body.put(buffer.p, view.body_at, view.body_len)
+            if wanted & PROPERTIES:
+                self.put_properties(buffer.p, row)
+            elif wanted & (MESSAGE_ID | TAGS | KEYS):
+                self._spans.scan(buffer.p, view.properties_at, view.properties_at + view.properties_len)
             if wanted & (MESSAGE_ID | TAGS | KEYS):
                 self.put_spans(buffer.p, wanted)
             if wanted & BORN_HOST:
                 self.born_host.put_host(buffer.p, view.born_host_at)
             if wanted & STORE_HOST:
                 self.store_host.put_host(buffer.p, view.store_host_at)
-            if wanted & PROPERTIES:
-                self.put_properties(buffer.p, row)
         self.finish(wanted)
 
     def finish(self, wanted):
@@ -404,9 +407,9 @@ class RecordRows:
             self._longs[3 * rows + row] = wrap_i64(view.store_ms * 1000)
 
     def put_spans(self, p, wanted):
+        """What the properties were just searched for."""
         spans: PropertySpans = self._spans
         view: RecordView = self.view
-        spans.scan(p, view.properties_at, view.properties_at + view.properties_len)
         if wanted & MESSAGE_ID:
             if spans.unique_at >= 0:
                 self.message_id.put(p, spans.unique_at, spans.unique_end - spans.unique_at)
@@ -424,24 +427,31 @@ class RecordRows:
                 self.keys.put_nothing()
 
     def put_properties(self, p, row):
-        """Items are found first and put down then: so whether a name is said again is asked of names, not of bytes."""
+        """Items are found first and put down then: so whether a name is said again is asked of names, not of bytes.
+        What other columns want of them is noted on the way."""
+        spans: PropertySpans = self._spans
         base: cython.Py_ssize_t = self.view.properties_at
         at: cython.Py_ssize_t = base
         end: cython.Py_ssize_t = at + self.view.properties_len
         item_end: cython.Py_ssize_t
         name_end: cython.Py_ssize_t
+        cut: cython.longlong
         count: cython.int
         item: cython.int
+        spans.clear()
         while at < end:
             count = 0
             while at < end and count < ITEMS_MAX:
-                item_end = find_byte(p, at, end, 2)
-                name_end = find_byte(p, at, item_end, 1)
-                if name_end < item_end and not self.is_hidden(p, at, name_end - at):
-                    self._items[3 * count] = at - base
-                    self._items[3 * count + 1] = name_end - base
-                    self._items[3 * count + 2] = item_end - base
-                    count += 1
+                cut = cut_item(p, at, end)
+                item_end = at + (cut >> 31)
+                name_end = at + (cut & 0x7FFFFFFF)
+                if at < name_end and name_end + 1 < item_end:
+                    spans.note(p, at, name_end, item_end)
+                    if not self.is_hidden(p, at, name_end - at):
+                        self._items[3 * count] = at - base
+                        self._items[3 * count + 1] = name_end - base
+                        self._items[3 * count + 2] = item_end - base
+                        count += 1
                 at = item_end + 1
             for item in range(count):
                 if not self.is_item_again(p, base, item, count, at, end):
@@ -453,7 +463,7 @@ class RecordRows:
 
     def is_hidden(self, p, at, name_len):
         place: cython.Py_ssize_t
-        if name_len >= HIDDEN_BYTES_MAX:
+        if name_len >= HIDDEN_BYTES_MAX or not self._hidden_starts >> (p[at] & 63) & 1:
             return False
         place = self._hidden_ends[name_len]
         while place < self._hidden_ends[name_len + 1]:
@@ -480,7 +490,7 @@ def is_said_again(p, name_at, name_len, at, end):
     item_end: cython.Py_ssize_t
     while at < end:
         item_end = find_byte(p, at, end, 2)
-        if item_end - at > name_len and p[at + name_len] == 1 and equal_bytes(p, at, p, name_at, name_len):
+        if item_end - at > name_len + 1 and p[at + name_len] == 1 and equal_bytes(p, at, p, name_at, name_len):
             return True
         at = item_end + 1
     return False
