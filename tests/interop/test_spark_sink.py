@@ -12,15 +12,19 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed (it comes with rocketq[spark])")
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rocketq.client import Admin, AsyncAdmin
 from rocketq.model import Record
 from rocketq.protocol.failures import TopicNotFound
 from tests.spark.conftest import spark
+from tests.spark.reading import told
 from tests.spark.sinking import properties, stored
 
 from .apache import ApacheBroker, ApacheNameServer, free_broker_port
+from .test_producer_access import ACCOUNTS
+from .test_producer_access import SETTINGS as ACCESS_SETTINGS
 
 __all__ = ["spark"]
 pytestmark = [
@@ -158,3 +162,35 @@ def test_exactly_once_is_refused_in_one_line(spark: SparkSession, addr: str, tmp
     assert lines, str(caught.value)
     assert "only RocketQ brokers do not" in lines[-1]
     assert not stored(addr, topic)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_may_write(
+    spark: SparkSession, nameserver: Callable[[str], ApacheNameServer], tmp_path: Path, version: str
+) -> None:
+    """Goal: batches, delayed rows and the read after them are signed as Java signs; a wrong key is told in one line."""
+    conf = tmp_path / "broker" / "home" / "conf"
+    conf.mkdir(parents=True)
+    (conf / "plain_acl.yml").write_text(ACCOUNTS)
+    with (
+        ApacheNameServer(nameserver(version).release, work=tmp_path / "nameserver") as own,  # no other broker-a there
+        ApacheBroker(
+            own,
+            port=free_broker_port(),
+            store=tmp_path / "store",
+            work=tmp_path / "broker",
+            settings=ACCESS_SETTINGS[version] | {"authConfigPath": str(tmp_path / "auth")},
+        ),
+    ):
+        asyncio.run(asyncio.wait_for(_routed(own.address), 60))
+        keys = {"rocketmq.accessKey": "alice-key", "rocketmq.secretKey": "secret123"}
+        options = {"nameServer": own.address, "topic": f"Signed{version.replace('.', '')}", **keys}
+        rows = spark.createDataFrame([(f"{n}", 1) for n in range(20)], "body string, delayTimeLevel int")
+        rows.select("body").write.format("rocketmq").mode("append").options(**options).save()
+        assert spark.read.format("rocketmq").options(**options).load().count() == 20
+        rows.limit(2).write.format("rocketmq").mode("append").options(**options).save()  # one by one
+        wrong = {**options, "rocketmq.secretKey": "wrong-secret"}
+        with pytest.raises(PySparkException) as caught:
+            rows.select("body").write.format("rocketmq").mode("append").options(**wrong).save()
+        assert "signature failed" in told(caught.value)
+        assert "wrong-secret" not in str(caught.value)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rocketq.protocol.command import Command
+from rocketq.protocol.command import Command, HeaderForm
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
@@ -29,8 +29,14 @@ class Credentials:
 
 
 def sign(command: Command, credentials: Credentials) -> Command:
-    """The request with access key, token and signature in its ext fields; all other fields must be there already."""
-    ext_fields = {**command.ext_fields, ACCESS_KEY: credentials.access_key}
+    """The request with access key, token and signature in its ext fields; all other fields must be there already.
+
+    Empty ones stay away from the binary form: Java reads them as null there, and then signs the text "null".
+    """
+    kept = command.ext_fields
+    if command.form is HeaderForm.BINARY:
+        kept = {name: text for name, text in kept.items() if text}
+    ext_fields = {**kept, ACCESS_KEY: credentials.access_key}
     if credentials.security_token is not None:
         ext_fields[SECURITY_TOKEN] = credentials.security_token
     ext_fields[SIGNATURE] = signature_of(ext_fields, command.body, credentials.secret_key)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rocketq.protocol.acl import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY, Credentials, is_signed, sign, signature_of
-from rocketq.protocol.command import Command
+from rocketq.protocol.command import Command, HeaderForm
+from rocketq.protocol.frame import decode_command, encode_command
 
 SEND = Command(
     code=310,
@@ -44,6 +45,16 @@ def test_signatures_are_those_of_java(request_: Command, credentials: Credential
     assert signed.ext_fields[SIGNATURE] == signature
     assert signed.ext_fields[ACCESS_KEY] == "rocketmq2"
     assert is_signed(signed, credentials.secret_key)
+
+
+def test_empty_fields_are_not_in_the_binary_form() -> None:
+    """Goal: Java reads an empty text of that form as null and signs the word; JSON keeps it as it is."""
+    batch = replace(SEND, code=320, ext_fields={**SEND.ext_fields, "i": "", "m": "true"})
+    signed = sign(replace(batch, form=HeaderForm.BINARY), KEYS)
+    assert "i" not in signed.ext_fields
+    assert signed.ext_fields[SIGNATURE] == sign(batch, KEYS).ext_fields[SIGNATURE]
+    assert is_signed(decode_command(encode_command(signed)[4:]), KEYS.secret_key)
+    assert sign(batch, KEYS).ext_fields["i"] == ""
 
 
 def test_a_changed_request_is_not_signed() -> None:
