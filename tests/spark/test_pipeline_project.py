@@ -61,7 +61,9 @@ def test_the_project_fills_its_tables_and_replays(tmp_path: Path, monkeypatch: p
                 producer.send(Message(topic=topic, body=b"%d" % n, tag="bad"))
         consume_all(filler, GROUP, topic, 6, dies=["bad"], trace=True)
         project = tmp_path / "watch"
-        make_project(project, filler.name_servers)
+        options = tmp_path / "options"
+        options.write_text("rocketmq.tls.enable=true\n")
+        make_project(project, filler.name_servers, options)
         spec = project / SPEC
         chosen = spec.read_text().replace('rocketq.replay.group: ""', f'rocketq.replay.group: "{GROUP}"')
         spec.write_text(f'{chosen}  spark.sql.shuffle.partitions: "2"\n')

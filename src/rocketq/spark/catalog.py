@@ -155,7 +155,7 @@ class Catalog:
             if may_miss:
                 return []
             if homes and not homes & self._registered():
-                log.warning("topic %s waits: %s are away", topic, ", ".join(sorted(homes)))
+                log.warning("topic %s waits for %s to come back", topic, ", ".join(sorted(homes)))
                 return []
             route = self._asked_again(topic)
         except BrokerError as error:

@@ -6,9 +6,12 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from rocketq.broker import Broker, BrokerConfig
@@ -16,6 +19,9 @@ from rocketq.cli.commands.pipeline_calling import Pipeline, runs_pipeline
 from rocketq.protocol.acl import Credentials
 from rocketq.remoting import ClientTls, TlsConfig, TlsMode
 from rocketq.remoting.self_signed import write_self_signed
+from rocketq.spark.errors import AwayError, SparkError
+from rocketq.spark.pipelines import lag
+from rocketq.spark.pipelines.project_settings import source_options
 from rocketq.store import StoreConfig
 from rocketq.testing.embedded import SMALL_FILES, EmbeddedCluster
 
@@ -97,3 +103,34 @@ def test_requests_are_signed_and_no_text_has_the_secret() -> None:
     caller = seen[0].caller
     assert (caller.credentials, caller.tls) == (Credentials("AccessX", "SecretX"), ClientTls())
     assert "SecretX" not in repr(caller)
+
+
+def test_lag_is_asked_for_with_the_options_of_a_source(
+    secured: EmbeddedCluster, certificate: tuple[Path, Path]
+) -> None:
+    """Goal: in notebooks too brokers that speak TLS alone tell the lag; NameServers alone are not let in."""
+    options = {"nameServer": secured.name_server_addr, **as_options(*certificate)}
+    with pytest.raises(SparkError, match="was not found"):
+        lag.ask({**options, "subscribe": "Orders"}, ["nobody"])
+    with pytest.raises(AwayError, match="closed"):
+        lag.ask(secured.name_server_addr, ["nobody"])
+
+
+def test_a_file_of_options_is_named_in_a_project(tmp_path: Path) -> None:
+    """Goal: keys and certificates count in every run of spark-pipelines; a slip in them is told when it is made."""
+    file, folder = tmp_path / "options", tmp_path / "watch"
+    file.write_text("rocketmq.tls.enable true\n")
+    said = call(None, "pipeline", "init", str(folder), "--options-file", str(file))
+    assert (said.code, folder.exists()) == (2, False)
+    assert said.err.endswith("line 1 is not KEY=VALUE\n")
+    file.write_text("rocketmq.tls.enable=true\nrocketmq.accessKey=AccessX\n")
+    assert call(None, "pipeline", "init", str(folder), "--options-file", str(file)).code == 0
+    settings = yaml.safe_load((folder / "spark-pipeline.yml").read_text())["configuration"]
+    assert settings["rocketq.optionsFile"] == str(file)
+    assert "AccessX" not in str(settings)
+    conf = SimpleNamespace(conf=settings)
+    assert source_options(cast(Any, conf)) == {
+        "nameServer": settings["rocketq.nameServer"],
+        "rocketmq.tls.enable": "true",
+        "rocketmq.accessKey": "AccessX",
+    }

@@ -19,6 +19,7 @@ from rocketq.errors import RocketQError
 from rocketq.spark import errors
 from rocketq.spark.errors import AwayError, OptionError, SparkError
 from rocketq.spark.options import NAME_SERVER_KEYS, Options, parse_connection, parse_source
+from rocketq.spark.options_file import read_options_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,9 +120,11 @@ def runs_pipeline(command: _Command) -> _Command:
         options_file: Path | None,
         **given: Any,
     ) -> Any:
-        lines = options_file.read_text().splitlines() if options_file is not None else []
-        kept = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-        made = _pairs("--options-file", kept) | _pairs("--option", options)
+        try:
+            kept = read_options_file(options_file) if options_file is not None else {}
+        except OptionError as fault:
+            raise click.BadParameter(str(fault), param_hint="--options-file") from None
+        made = kept | _pairs("--option", options)
         caller, rest = _let_in(caller, made)
         return command(Pipeline(caller, master, _pairs("--conf", conf), rest), **given)
 
@@ -231,7 +234,7 @@ def _report_path(ctx: click.Context, param: click.Parameter, value: Path | None)
     return value
 
 
-def _pairs(name: str, texts: tuple[str, ...] | list[str]) -> dict[str, str]:
+def _pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
     if bad := [text for text in texts if "=" not in text]:
         raise click.BadParameter(f"{bad[0].split('=')[0]!r} is not KEY=VALUE", param_hint=name)
     return {key.strip(): value.strip() for key, value in (text.split("=", 1) for text in texts)}

@@ -25,16 +25,24 @@ from rocketq.errors import RocketQError
     show_default=True,
     help="NameServers, HOST:PORT;HOST:PORT.  [env: NAMESRV_ADDR]",
 )
+@click.option(
+    "--options-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Options of format("rocketmq") for each run, a KEY=VALUE per line: keys, certificates.',
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def init(folder: Path, namesrv: str, as_json: bool) -> None:
+def init(folder: Path, namesrv: str, options_file: Path | None, as_json: bool) -> None:
     """Make a spark-pipelines project in DIR: dead letters, traces and lag as tables that grow, and a replay.
 
     Nothing is started and no broker is asked. Settings are in DIR/spark-pipeline.yml.
     """
-    from rocketq.spark.pipelines.project_files import make_project  # noqa: PLC0415 - as all pipelines
+    from rocketq.spark.options_file import read_options_file  # noqa: PLC0415 - as all pipelines
+    from rocketq.spark.pipelines.project_files import make_project  # noqa: PLC0415
 
     try:
-        made = make_project(folder, namesrv)
+        if options_file is not None:
+            read_options_file(options_file)  # a slip is told now, not by the first run
+        made = make_project(folder, namesrv, options_file)
     except RocketQError as error:
         click.echo(f"{click.get_current_context().command_path}: {error}", err=True)
         sys.exit(USAGE)

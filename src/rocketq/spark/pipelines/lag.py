@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -19,10 +19,11 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, StructType
 
-from rocketq.client import Admin
+from rocketq.client import Admin, SessionConfig
 from rocketq.protocol.names import is_system_group
 from rocketq.spark.errors import plainly
 from rocketq.spark.listener import SOURCE_MARK
+from rocketq.spark.options import Options, parse_connection
 from rocketq.spark.pipelines.lag_rows import (
     QUERY_LAG_SCHEMA,
     LagRow,
@@ -51,28 +52,35 @@ _ROW: Final = pa.struct(
 )
 LAG_TYPE: Final = cast(StructType, from_arrow_type(_ROW))
 ROWS_KEPT_MAX: Final = 100_000
+Source = str | Mapping[str, str]
+"""NameServers, or options of the source, of which those count that say how brokers are reached."""
 
 
 @plainly
-def ask(name_servers: str, groups: Sequence[str] = (), *, at_ms: int | None = None) -> list[LagRow]:
+def ask(source: Source, groups: Sequence[str] = (), *, at_ms: int | None = None) -> list[LagRow]:
     """The lag of these groups now, or of all that are not the system's, queue by queue."""
     at_ms = time.time_ns() // 1_000_000 if at_ms is None else at_ms
-    with Admin(name_servers) as admin:
+    with _admin(source) as admin:
         wanted = list(groups) or [name for name in sorted(admin.groups.list()) if not is_system_group(name)]
         return [row for group in wanted for row in rows_of(admin.groups.status(group), at_ms)]
 
 
-def sample(spark: SparkSession, name_servers: str, groups: Sequence[str] = ()) -> DataFrame:
+def _admin(source: Source) -> Admin:
+    found = parse_connection(Options({"nameServer": source} if isinstance(source, str) else source))
+    return Admin(found.name_servers, config=SessionConfig(tls=found.tls, credentials=found.credentials))
+
+
+def sample(spark: SparkSession, source: Source, groups: Sequence[str] = ()) -> DataFrame:
     """The lag now: asked when the DataFrame is used, from an executor."""
-    return samples(spark.range(1, numPartitions=1), name_servers, groups)
+    return samples(spark.range(1, numPartitions=1), source, groups)
 
 
-def samples(ticks: DataFrame, name_servers: str, groups: Sequence[str] = ()) -> DataFrame:
+def samples(ticks: DataFrame, source: Source, groups: Sequence[str] = ()) -> DataFrame:
     """The lag once per row of `ticks`, whatever is in it."""
     wanted = tuple(groups)
 
     def asked(ticks: pa.Array) -> pa.Array:
-        return pa.array([_as_dicts(ask(name_servers, wanted)) for _ in range(len(ticks))], pa.list_(_ROW))
+        return pa.array([_as_dicts(ask(source, wanted)) for _ in range(len(ticks))], pa.list_(_ROW))
 
     rows = arrow_udf(asked, ArrayType(LAG_TYPE)).asNondeterministic()  # type: ignore[call-overload]
     return ticks.select(rows(F.lit(0)).alias("rows")).select(F.explode("rows").alias("row")).select("row.*")

@@ -13,19 +13,23 @@ _FOLDER: Final = "transformations"
 _STORAGE: Final = "pipeline-storage"
 
 
-def make_project(folder: Path, name_servers: str) -> list[Path]:
+def make_project(folder: Path, name_servers: str, options_file: Path | None = None) -> list[Path]:
     """The files that were made; a folder that has something in it is left alone."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OptionError(f"{folder} is there already: name a folder that is not")
-    if any(char in name_servers for char in '"\\\n'):
-        raise OptionError(f"{name_servers!r} is no list of NameServers")
+    options = str(options_file.resolve()) if options_file is not None else ""
+    for what, text in (("list of NameServers", name_servers), ("name of a file for options", options)):
+        if any(char in text for char in '"\\\n'):
+            raise OptionError(f"{text!r} is no {what}")
     templates = files("rocketq.spark.pipelines") / "project"
     storage = folder.resolve() / _STORAGE
     (folder / _FOLDER).mkdir(parents=True, exist_ok=True)
     storage.mkdir()
     spec = (templates / SPEC).read_text(encoding="utf-8")
     made = [folder / SPEC]
-    made[0].write_text(spec.replace("{{ storage }}", storage.as_uri()).replace("{{ name_servers }}", name_servers))
+    for name, value in {"storage": storage.as_uri(), "name_servers": name_servers, "options_file": options}.items():
+        spec = spec.replace(f"{{{{ {name} }}}}", value)
+    made[0].write_text(spec)
     for template in sorted((templates / _FOLDER).iterdir(), key=lambda each: each.name):
         if template.name.endswith(".py"):
             made.append(folder / _FOLDER / template.name)

@@ -4,9 +4,10 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketq.spark.pipelines import dlq, replay
+from rocketq.spark.pipelines.project_settings import source_options
 
 spark = SparkSession.active()
-SOURCE = {"nameServer": spark.conf.get("rocketq.nameServer", "127.0.0.1:9876") or ""}
+SOURCE = source_options(spark)
 GROUP = spark.conf.get("rocketq.replay.group", "") or ""
 WHERE = spark.conf.get("rocketq.replay.where", "true") or "true"
 

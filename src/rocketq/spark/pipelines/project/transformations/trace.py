@@ -5,13 +5,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rocketq.protocol.names import TRACE_TOPIC
 from rocketq.spark.pipelines import trace
+from rocketq.spark.pipelines.project_settings import source_options
 
 spark = SparkSession.active()
 # by pattern: a cluster where nobody traces anything has no such topic
-SOURCE = {
-    "nameServer": spark.conf.get("rocketq.nameServer", "127.0.0.1:9876") or "",
-    "subscribePattern": TRACE_TOPIC,
-}
+SOURCE = {**source_options(spark), "subscribePattern": TRACE_TOPIC}
 
 
 @dp.table
