@@ -25,6 +25,8 @@ COMPILED_MODULES = [
     "binary_header",
     "answers",
     "send_request",
+    "queue_places",
+    "frame_ahead",
     "send_properties",
     "send_frames",
     "pull_request",

@@ -217,13 +217,15 @@ class Driver:
         self.appender.attach_segment(segment, 0)
 
     def hot_frames(self) -> HotFrames:
-        """Served are the queues of one topic; one of them is not made yet."""
+        """Served are the queues of some topics, of which one can be pulled from; one of each is not made yet."""
         topic = kernel_frames.TOPIC.encode()
-        for queue_id in range(kernel_frames.QUEUES):
-            self.queues[topic, queue_id] = DrivenQueue(topic, queue_id, empty_file)
+        for name in map(str.encode, kernel_frames.TOPICS):
+            for queue_id in range(kernel_frames.QUEUES):
+                self.queues[name, queue_id] = DrivenQueue(name, queue_id, empty_file)
         tails = [self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)]
         sends = SendFrames(self.appender, SEND_TEMPLATES, self.store_host.hex().encode(), b"C", 450)
-        sends.add_route(SendRoute(topic, [*tails, None], self.rng.choice((0, 2))))
+        for name in map(str.encode, kernel_frames.TOPICS):
+            sends.add_route(self.send_route(name))
         sends.open, sends.durable, sends.body_bytes_max = True, self.rng.random() < 0.3, 4096
         pulls = PullFrames(sends.out, self.log, lambda: self.visible_to, PULL_TEMPLATES, 450, 1 << 20)
         pulls.open = True
@@ -239,6 +241,10 @@ class Driver:
             pulls.add_route(route)
         self.visible_to, self.current = 1 << 60, True
         return HotFrames(sends, pulls, 1 << 20)
+
+    def send_route(self, topic: bytes) -> SendRoute:
+        tails = [self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)]
+        return SendRoute(topic, [*tails[: self.rng.choice((1, 3, 3))], None], self.rng.choice((0, 2)))
 
     # Random material
 
@@ -366,9 +372,31 @@ class Driver:
         if self.appender.position > SEGMENT_BYTES - 3_000:
             self.appender.close_segment()
             self.new_segment()
-        queue = self.queues[kernel_frames.TOPIC.encode(), self.rng.randrange(kernel_frames.QUEUES)]
-        queue.make_room(self.rng.choice((1, 5, UNITS_PER_FILE)))
+        for topic in map(str.encode, kernel_frames.TOPICS):
+            queue = self.queues[topic, self.rng.randrange(kernel_frames.QUEUES)]
+            queue.make_room(self.rng.choice((1, 5, UNITS_PER_FILE)))
         return digest(sends.out.take()), digest(sends.held.take()), out
+
+    def op_routes(self) -> object:
+        """Topics that change, or go and come back with other queues; one may be another queue than it was."""
+        sends, topic = self.frames.sends, self.rng.choice(kernel_frames.TOPICS).encode()
+        queue_id = self.rng.randrange(kernel_frames.QUEUES)
+        if self.rng.random() < 0.3:
+            self.queues[topic, queue_id] = DrivenQueue(topic, queue_id, empty_file)
+            self.queues[topic, queue_id].make_room(1)
+        if self.rng.random() < 0.5:
+            sends.clear_routes()
+            for name in map(str.encode, kernel_frames.TOPICS):
+                if self.rng.random() < 0.9:
+                    sends.add_route(self.send_route(name))
+        else:
+            sends.add_route(self.send_route(topic))
+        counted = [(route.topic, route.count, route.size_bytes, route.times) for route in sends.grown]
+        for route in sends.grown:
+            route.count = route.size_bytes = route.times = 0
+            route.noted = False
+        sends.grown.clear()
+        return counted
 
     def op_touched(self) -> object:
         touched = [(tail.topic, tail.queue_id) for tail in self.appender.touched]
@@ -574,6 +602,7 @@ class Driver:
             (self.op_append, 40),
             (self.op_batch, 10),
             (self.op_frames, 25),
+            (self.op_routes, 3),
             (self.op_touched, 2),
             (self.op_scan, 8),
             (self.op_walk, 8),

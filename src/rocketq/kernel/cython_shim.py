@@ -15,6 +15,8 @@ def make_shim() -> ModuleType:
     """A module that answers `import cython` in an interpreted kernel file; nothing is declared, nothing is cast."""
     shim = ModuleType("cython")
     shim.compiled = False  # type: ignore[attr-defined]
+    shim.NULL = shim.p_void = None  # type: ignore[attr-defined]
+    shim.cast = lambda kind, thing: thing  # type: ignore[attr-defined]
     shim.cclass = _unchanged  # type: ignore[attr-defined]
     shim.final = _unchanged  # type: ignore[attr-defined]
     shim.nogil = nullcontext()  # type: ignore[attr-defined]

@@ -31,6 +31,8 @@ MODULES = (
     "binary_header",
     "answers",
     "send_request",
+    "queue_places",
+    "frame_ahead",
     "send_properties",
     "send_frames",
     "pull_request",

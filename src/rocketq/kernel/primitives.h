@@ -182,6 +182,23 @@ static inline void prefetch(const rq_byte *p, rq_at at) {
     (void)p; (void)at;
 #endif
 }
+/* All lines of a thing that will be needed soon; it is not looked at. */
+static inline void prefetch_thing(const void *thing, rq_at count) {
+    for (rq_at at = 0; at < count; at += 64) prefetch((const rq_byte *)thing, at);
+}
+/* Bytes and a number, spread over 64 bits: for tables in memory, never stored. */
+static inline unsigned long long place_hash(const rq_byte *p, rq_at at, rq_at count, long long number) {
+    const uint64_t odd = 0x9E3779B97F4A7C15u;
+    uint64_t hashed = ((uint64_t)number << 8 ^ (uint64_t)count) * 0xD6E8FEB86659FD93u, v;
+    for (; count >= 8; at += 8, count -= 8) {
+        memcpy(&v, p + at, 8);
+        hashed = (hashed ^ v) * odd;
+        hashed ^= hashed >> 32;
+    }
+    for (v = 0; count > 0; at++, count--) v = v << 8 | p[at];
+    hashed = (hashed ^ v) * odd;
+    return hashed ^ hashed >> 32;
+}
 /* First position >= at whose byte is not zero, or end. */
 static inline rq_at skip_zeros(const rq_byte *p, rq_at at, rq_at end) {
     while (at < end && (at & 7)) { if (p[at]) return at; at++; }

@@ -17,6 +17,8 @@ cdef extern from "primitives.h" nogil:
     long long cut_item(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     Py_ssize_t end_of_plain(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     void prefetch(const unsigned char* p, Py_ssize_t at)
+    void prefetch_thing(const void* thing, Py_ssize_t count)
+    unsigned long long place_hash(const unsigned char* p, Py_ssize_t at, Py_ssize_t count, long long number)
     Py_ssize_t skip_zeros(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     Py_ssize_t find_i32(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int value)
     bint populate_pages(unsigned char* p, Py_ssize_t at, Py_ssize_t count)

@@ -93,6 +93,15 @@ def prefetch(p, at):
     """Only memory that C addresses needs this."""
 
 
+def prefetch_thing(thing, count):
+    """The same of a whole object."""
+
+
+def place_hash(p, at, count, number):
+    """Another number than in C, which nobody sees: it is for tables in memory."""
+    return hash((bytes(p[at : at + count]), number)) & 0xFFFFFFFFFFFFFFFF
+
+
 def skip_zeros(p, at, end):
     while at < end:
         step = min(end - at, len(_ZEROS))

@@ -1,7 +1,9 @@
-from rocketq.kernel.primitives cimport equal_bytes, load_i32, prefetch
+from rocketq.kernel.primitives cimport load_i32
 from rocketq.kernel.answers cimport AnswerBuffer, AnswerTemplate
 from rocketq.kernel.appender cimport APPENDED, Appender
 from rocketq.kernel.frame_header cimport FrameHeader
+from rocketq.kernel.frame_ahead cimport FrameAhead
+from rocketq.kernel.queue_places cimport QueuePlaces
 from rocketq.kernel.queue_units cimport QueueTail
 from rocketq.kernel.send_properties cimport SendProperties
 from rocketq.kernel.send_request cimport SendRequest
@@ -20,22 +22,25 @@ cdef class SendRoute:
 cdef class SendFrames:
     cdef readonly Appender appender
     cdef readonly AnswerBuffer out, held
+    cdef readonly QueuePlaces places
     cdef public bint open, durable, indexed
     cdef public long long body_bytes_max, held_max, held_count
     cdef readonly long long taken
     cdef readonly int transactions_since
     cdef public list missed, grown
     cdef dict _routes
-    cdef SendRoute _last
+    cdef SendRoute _route
     cdef SendRequest _request
     cdef SendProperties _properties
     cdef bytes _host_hex
     cdef Py_ssize_t _host_len
     cdef tuple _templates
-    cdef bint take(
-        self, FrameHeader header, const unsigned char* p, Py_ssize_t body_at, Py_ssize_t body_len, bytes born_host, long long now_ms
-    ) except -1
-    cdef QueueTail find_queue(self, const unsigned char* p)
+    cdef bint look(self, FrameAhead frame, const unsigned char* p) noexcept
+    cdef void find_place(self, FrameAhead frame) noexcept
+    cdef void fetch_unit(self, FrameAhead frame) noexcept
+    cdef bint take(self, FrameAhead frame, const unsigned char* p, bytes born_host, long long now_ms) except -1
+    cdef QueueTail find_queue(self, FrameAhead frame, const unsigned char* p)
+    cdef QueueTail ask_routes(self, FrameAhead frame, const unsigned char* p)
     cdef bint store_one(
         self, QueueTail queue, const unsigned char* p, Py_ssize_t body_at, Py_ssize_t body_len, bytes born_host, long long now_ms
     ) except -1

@@ -11,7 +11,8 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.answers import AnswerBuffer
     from rocketq.kernel.appender import APPENDED, Appender
-    from rocketq.kernel.primitives import equal_bytes, load_i32, prefetch
+    from rocketq.kernel.primitives import load_i32
+    from rocketq.kernel.queue_places import QueuePlaces
     from rocketq.kernel.queue_units import QueueTail
     from rocketq.kernel.send_properties import SendProperties
     from rocketq.kernel.send_request import SendRequest
@@ -41,7 +42,8 @@ class SendFrames:
     Answers that may go at once are in `out`, those that wait, `held_count` of them, in `held`. `missed` has the topics
     that had no route and the (topic, queue id) that were not made yet, `grown` the routes with something to count,
     `taken` how many messages were stored. `templates` are of a JSON answer, one with a transaction id, and the same in
-    binary form.
+    binary form. `places` has the queues that were met since a route was last added or all were cleared: meanwhile a
+    route's queue may come to be, but not become another.
     """
 
     def __init__(self, appender: Appender, templates, host_hex, cluster, transactions_since):
@@ -57,8 +59,9 @@ class SendFrames:
         self.missed = []
         self.grown = []
         self._routes = {}
-        self._last = None
-        self._request = SendRequest()
+        self._route = None
+        self.places = QueuePlaces()
+        self._request = None
         self._properties = SendProperties(cluster)
         self._host_hex = host_hex
         self._host_len = len(host_hex)
@@ -66,7 +69,7 @@ class SendFrames:
 
     def add_route(self, route: SendRoute):
         self._routes[route.topic] = route
-        self._last = None
+        self.places.clear()
 
     def route_of(self, topic):
         return self._routes.get(topic)
@@ -74,7 +77,7 @@ class SendFrames:
     def clear_routes(self):
         """Topics have changed: forget what was known of them."""
         self._routes.clear()
-        self._last = None
+        self.places.clear()
 
     def set_templates(self, templates):
         """What answers say beside their numbers has changed."""
@@ -86,19 +89,39 @@ class SendFrames:
         self.held_count = 0
         return self.held.take(), count
 
-    def take(self, header, p, body_at, body_len, born_host, now_ms):
+    def look(self, frame, p):
+        """Read the fields of a send whose turn comes later: the first of three steps that nobody sees, each of which
+        other frames may have before this one has the next. False when it is not plain."""
+        request: SendRequest = frame.request
+        frame.place = -1
+        frame.plain = self.open and request.read(frame.header, p)
+        if frame.plain:
+            frame.hashed = self.places.hash_of(p, request.topic_at, request.topic_len, request.queue_id)
+        return frame.plain
+
+    def find_place(self, frame):
+        if frame.plain:
+            frame.place = self.places.find(frame.hashed)
+
+    def fetch_unit(self, frame):
+        if frame.place >= 0:
+            self.places.fetch_unit(frame.place)
+
+    def take(self, frame, p, born_host, now_ms):
         """Store the message or batch of this frame and answer it; False when it is not for us."""
         queue: QueueTail
-        request: SendRequest = self._request
+        header: FrameHeader = frame.header
+        request: SendRequest = frame.request
         properties: SendProperties = self._properties
         stored: cython.bint
-        if not self.open or body_len <= 0 or body_len > self.body_bytes_max or not request.read(header, p):
+        body_at: cython.Py_ssize_t = frame.body_at
+        body_len: cython.Py_ssize_t = frame.end - frame.body_at
+        if not frame.plain or body_len <= 0 or body_len > self.body_bytes_max:
             return False
         if self.indexed and self.appender.index is None:
             return False
-        queue = self.find_queue(p)
-        if queue is not None:  # with very many queues its next unit is far from everything, and needed last
-            prefetch(queue.p, (queue.next_offset - queue.file_first) * 20)
+        self._request = request
+        queue = self.find_queue(frame, p)
         if queue is None or not properties.load(header, p, request.properties, request.batch):
             return False
         if body_len + properties.length + request.topic_len + RECORD_BYTES_MORE > self.appender.segment.size:
@@ -111,35 +134,46 @@ class SendFrames:
             stored = self.store_one(queue, p, body_at, body_len, born_host, now_ms)
         if not stored:
             return False
-        self.note(self._last)
+        self.note(self._route)
         if header.flag & 2 == 0:
             self.answer(header)
         return True
 
-    def find_queue(self, p):
+    def find_queue(self, frame, p):
+        """Its queue, and in `_route` its topic's route; None when one of them is not known."""
+        queue: QueueTail = None
+        request: SendRequest = frame.request
+        if frame.place >= 0:
+            queue = self.places.queue_at(frame.place, p, request.topic_at, request.topic_len, request.queue_id)
+        if queue is None:
+            return self.ask_routes(frame, p)
+        self._route = cython.cast(SendRoute, self.places.route_at(frame.place))
+        return queue
+
+    def ask_routes(self, frame, p):
+        """The same from the dictionary; the next time it is at its place."""
         topic: bytes
-        request: SendRequest = self._request
-        route: SendRoute = self._last
-        if (
-            route is None
-            or len(route.topic) != request.topic_len
-            or not equal_bytes(p, request.topic_at, route.topic, 0, request.topic_len)
-        ):
-            if cython.compiled:
-                topic = p[request.topic_at : request.topic_at + request.topic_len]
-            else:
-                topic = bytes(p[request.topic_at : request.topic_at + request.topic_len])
-            route = self._routes.get(topic)
-            if route is None:
-                self.missed.append((topic, -1))
-                return None
-            self._last = route
+        queue: QueueTail
+        request: SendRequest = frame.request
+        route: SendRoute
+        if cython.compiled:
+            topic = p[request.topic_at : request.topic_at + request.topic_len]
+        else:
+            topic = bytes(p[request.topic_at : request.topic_at + request.topic_len])
+        route = self._routes.get(topic)
+        if route is None:
+            self.missed.append((topic, -1))
+            return None
         if request.queue_id >= len(route.queues):
             return None
-        if route.queues[request.queue_id] is None:
+        queue = route.queues[request.queue_id]
+        if queue is None:
             self.missed.append((route.topic, request.queue_id))
             return None
-        return route.queues[request.queue_id]
+        self._route = route
+        if queue.topic == topic and queue.queue_id == request.queue_id:
+            self.places.put(frame.hashed, queue, route)
+        return queue
 
     def store_one(self, queue, p, body_at, body_len, born_host, now_ms):
         properties: SendProperties = self._properties
@@ -155,7 +189,7 @@ class SendFrames:
                 0,
                 properties.length,
                 self._request.user_flag,
-                self._request.sys_flag | self._last.sys_flag,
+                self._request.sys_flag | self._route.sys_flag,
                 self._request.born_ms,
                 born_host,
                 now_ms,
@@ -169,7 +203,7 @@ class SendFrames:
         """All messages of a batch, or none."""
         appender: Appender = self.appender
         properties: SendProperties = self._properties
-        sys_flag: cython.int = self._request.sys_flag | self._last.sys_flag
+        sys_flag: cython.int = self._request.sys_flag | self._route.sys_flag
         hosts: cython.int = appender.host_flags(len(born_host))
         count: cython.Py_ssize_t
         end: cython.Py_ssize_t = body_at + body_len

@@ -237,6 +237,38 @@ async def test_a_changed_topic_is_looked_at_again(rocketq_cluster: EmbeddedClust
 
 
 @over_loopback
+async def test_what_the_kernel_knows_of_a_queue_ends_with_every_change_of_its_topic(
+    rocketq_cluster: EmbeddedCluster,
+) -> None:
+    """Goal: a permission, a number of queues, a topic made anew: the next send is answered by what is so now."""
+    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"HotFeed{next(_counter)}"
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+
+        async def sent() -> list[tuple[int, str | None]]:
+            """Codes and queue offsets of several sends to queue 1 that are under way at once."""
+            fields = letters(send_fields(topic, 1, **PLAIN[0]))
+            waiting = [peer.start(RequestCode.SEND_MESSAGE_V2, fields, b"x") for _ in range(4)]
+            answers = [await each for each in waiting]
+            return [(answer.code, answer.ext_fields.get("queueOffset")) for answer in answers]
+
+        await make_topic(peer, topic, queues=2)
+        assert await sent() == [(0, str(offset)) for offset in range(4)]
+        await sent()
+        before = feed.taken
+        assert await sent() == [(0, str(offset)) for offset in range(8, 12)]
+        assert feed.taken - before == 4
+        await make_topic(peer, topic, queues=2, perm=4)  # which is for routes: a broker takes what is sent, as Apache's
+        assert await sent() == [(0, str(offset)) for offset in range(12, 16)]
+        await make_topic(peer, topic, queues=1)
+        assert {code for code, _ in await sent()} == {1}
+        await make_topic(peer, topic, queues=2)
+        assert await sent() == [(0, str(offset)) for offset in range(16, 20)]
+        assert (await peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})).code == 0
+        await make_topic(peer, topic, queues=2)
+        assert await sent() == [(0, str(offset)) for offset in range(4)]
+
+
+@over_loopback
 async def test_a_oneway_send_is_stored_and_not_answered(rocketq_cluster: EmbeddedCluster) -> None:
     topic = f"HotFeed{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr) as (peer,):
