@@ -19,7 +19,7 @@ from tests.contract.test_guide import ADDR, snippets
 DOCS = Path(__file__).parents[2] / "docs" / "spark"
 
 
-@pytest.mark.parametrize("page", ["store-reader.md", "setup.md", "archive.md", "verify.md"])
+@pytest.mark.parametrize("page", ["store-reader.md", "setup.md", "notebooks.md", "archive.md", "verify.md"])
 def test_a_page_works_from_top_to_bottom(
     spark: SparkSession, cluster: EmbeddedCluster, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
+import logging
 import os
 import shutil
 import sys
@@ -21,6 +21,8 @@ from rocketq.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 LOCAL_MASTER: Final = "local[*,4]"
 """All cores, and a task is tried four times, as on a cluster."""
@@ -95,9 +97,7 @@ def _own_session(app_name: str, master: str | None, conf: dict[str, str]) -> Spa
     require_master(chosen)
     running = _running()
     if running is not None:  # a notebook's, or our own from before: settings of the JVM cannot change any more
-        for key, value in {**SQL_CONF, **conf}.items():
-            with contextlib.suppress(Exception):  # what can only be set at the start stays as it is
-                running.conf.set(key, value)
+        _set_late(running, master, conf)
         return _in_notebook(running)
     prepare_environment(here=is_local(chosen))
     builder = SparkSession.builder.master(chosen).appName(app_name)
@@ -117,6 +117,20 @@ def _running() -> SparkSession | None:
     found = SparkSession.builder.getOrCreate()
     make_active(found)
     return found
+
+
+def _set_late(running: SparkSession, master: str | None, conf: Mapping[str, str]) -> None:
+    """What can still be set; of the rest it is told that it counts for nothing."""
+    left = {} if master is None else {"spark.master": master}
+    for key, value in {**SQL_CONF, **conf}.items():
+        try:
+            running.conf.set(key, value)
+        except Exception:  # whatever Spark calls it: a setting of its start
+            left[key] = value
+    if _has_context():
+        started = running.sparkContext.getConf()
+        if other := [key for key, value in left.items() if started.get(key) != value]:
+            log.warning("a session runs already: %s would count after spark.stop() only", ", ".join(other))
 
 
 def _in_notebook(session: SparkSession) -> SparkSession:
