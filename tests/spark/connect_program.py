@@ -54,7 +54,7 @@ class Late(rocketq.spark.GroupProgress):
 
 async def main() -> None:
     given = json.loads(sys.argv[1])
-    broker = {"nameServer": given["name_servers"]}
+    broker = {"nameServer": given["name_servers"], **given["secrets"]}
     spark = rocketq.spark.session(remote=given["remote"])
     told = Late(given["group"], broker, queries={"connected"})
     spark.streams.addListener(told)

@@ -83,12 +83,20 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the Spark Connect server: they have the text of every plan."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="module")
+def connect_server(tmp_path_factory: pytest.TempPathFactory, event_logs: Path) -> Iterator[int]:
     port, tmp_path = free_port(), tmp_path_factory.mktemp("connect")
     script = Path(pyspark.__path__[0]) / "sbin" / "start-connect-server.sh"
     command = [
         "bash", str(script), "--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={port}",
         "--conf", "spark.ui.enabled=false", "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse",
+        "--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir=file:{event_logs}",
+        "--conf", "spark.eventLog.compress=false",
     ]  # fmt: skip
     process = launch(command, tmp_path, "connect.log")
     try:
@@ -137,12 +145,16 @@ def test_a_session_through_spark_connect(store: Path, connect_server: int) -> No
     require_everything(run(store, remote=f"sc://127.0.0.1:{connect_server}"))
 
 
-def test_topics_through_spark_connect_from_a_notebook(filler: Filler, tmp_path: Path, connect_server: int) -> None:
-    """Goal: source, sink, streams, progress and errors are the same for a client without a JVM, while a loop runs."""
+def test_topics_through_spark_connect_from_a_notebook(
+    filler: Filler, tmp_path: Path, connect_server: int, event_logs: Path
+) -> None:
+    """Goal: source, sink, streams, progress and errors are the same for a client without a JVM, while a loop runs; and
+    the server, which keeps the text of all that it is told, keeps no secret."""
+    secrets = {"rocketmq.accessKey": "AccessX", "rocketmq.secretKey": 'Hidden"X', "rocketmq.securityToken": "TokenX"}
     topic, target, group = filler.topic(), filler.topic(), f"connected-{tmp_path.name}"
     given = {
         "remote": f"sc://127.0.0.1:{connect_server}", "name_servers": filler.name_servers, "topic": topic,
-        "target": target, "group": group, "folder": str(tmp_path),
+        "target": target, "group": group, "folder": str(tmp_path), "secrets": secrets,
     }  # fmt: skip
     command = [sys.executable, str(PROGRAM.with_name("connect_program.py")), json.dumps(given)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
@@ -151,6 +163,10 @@ def test_topics_through_spark_connect_from_a_notebook(filler: Filler, tmp_path: 
     assert found["rows"] == sorted([f"body {n}", f"key-{n}", json.dumps({"n": str(n)})] for n in range(100))
     assert found["streamed"] == 100
     assert "topic Missing does not exist" in found["refused"]
+    assert "\tat org.apache.spark" not in found["refused"]
+    kept = "".join(path.read_text() for path in event_logs.rglob("events*"))
+    assert topic in kept
+    assert not [text for text in ("AccessX", "Hidden", "TokenX") if text in kept]
     assert sum(committed(filler, group, topic).values()) == 100
 
 

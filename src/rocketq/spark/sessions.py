@@ -17,6 +17,7 @@ from rocketq.spark.errors import SparkError
 from rocketq.spark.java import find_java
 from rocketq.spark.masters import is_local, require_master, require_remote
 from rocketq.spark.notebooks import Interrupts, make_active, shell_of_notebook
+from rocketq.spark.redaction import hide_secrets
 from rocketq.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ SQL_CONF: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 """Spark's pushdown of filters into Python sources stays off: up to 4.3 an option must ask for it as well."""
+_REMOTE_CONF: Final = {
+    "spark.sql.connect.serverStacktrace.enabled": "false",  # a hundred frames of the server behind our line
+}
 _LOCAL_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -131,6 +135,8 @@ def _set_late(running: SparkSession, master: str | None, conf: Mapping[str, str]
         started = running.sparkContext.getConf()
         if other := [key for key, value in left.items() if started.get(key) != value]:
             log.warning("a session runs already: %s would count after spark.stop() only", ", ".join(other))
+    else:
+        hide_secrets(running)
 
 
 def _in_notebook(session: SparkSession) -> SparkSession:
@@ -154,9 +160,11 @@ def _remote_session(app_name: str, remote: str, conf: dict[str, str]) -> SparkSe
     if is_local(remote):
         prepare_environment()
     builder = SparkSession.builder.remote(remote).appName(app_name)
-    for key, value in {**SQL_CONF, **conf}.items():
+    for key, value in {**SQL_CONF, **_REMOTE_CONF, **(_local_conf(conf) if is_local(remote) else {}), **conf}.items():
         builder = builder.config(key, value)
-    return _started(builder, f"no session at {remote}")
+    made = _started(builder, f"no session at {remote}")
+    hide_secrets(made)
+    return made
 
 
 def _started(builder: SparkSession.Builder, what: str) -> SparkSession:
