@@ -11,6 +11,7 @@ if not cython.compiled:
     COLD, SEND, PULL = 0, 1, 2
 
 
+@cython.final
 @cython.cclass
 class FrameAhead:
     """The bytes [at, end), of which the body begins at `body_at`; `kind` says what it asks for. Of a send, `plain` says

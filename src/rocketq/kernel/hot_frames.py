@@ -20,6 +20,7 @@ if not cython.compiled:
     OUT_BYTES_MAX = 256 << 10  # with so much to write, whoever writes it is asked first
 
 
+@cython.final
 @cython.cclass
 class HotFrames:
     """Works through frames until one is not for the kernel, so that requests keep their order.
@@ -87,28 +88,19 @@ class HotFrames:
         is far from everything; so all are looked for together, and none is waited for alone."""
         frame: FrameAhead = self._first
         count: cython.int = 0
-        index: cython.int
         more: cython.bint = True
         while more and count < count_max and end - at >= 4 and not self.is_no_frame(p, at, end):
             frame.at = at
             frame.end = at + 4 + load_i32(p, at)
             if frame.end > end:
                 break
+            frame.plain = False
             frame.kind = self.look(frame, p)
             more = frame.kind == SEND and self.sends.look(frame, p)
             at = frame.end
             frame = frame.next
             count += 1
-        frame = self._first
-        for index in range(count):
-            if frame.kind == SEND:
-                self.sends.find_place(frame)
-            frame = frame.next
-        frame = self._first
-        for index in range(count):
-            if frame.kind == SEND:
-                self.sends.fetch_unit(frame)
-            frame = frame.next
+        self.sends.places.fetch(self._first, count)
         return count
 
     def look(self, frame, p):

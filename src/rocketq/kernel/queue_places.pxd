@@ -1,3 +1,4 @@
+from rocketq.kernel.frame_ahead cimport FrameAhead
 from rocketq.kernel.primitives cimport equal_bytes, place_hash, prefetch, prefetch_thing, zero_bytes
 from rocketq.kernel.queue_units cimport QueueTail
 
@@ -22,10 +23,10 @@ cdef class QueuePlaces:
     cdef list _kept
     cpdef clear(self)
     cdef unsigned long long hash_of(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t count, long long queue_id) noexcept
+    cdef void fetch(self, FrameAhead first, int count) noexcept
     cdef Py_ssize_t find(self, unsigned long long hashed) noexcept
     cdef void fetch_unit(self, Py_ssize_t at) noexcept
     cdef QueueTail queue_at(
         self, Py_ssize_t at, const unsigned char* p, Py_ssize_t topic_at, Py_ssize_t topic_len, long long queue_id
     )
-    cdef object route_at(self, Py_ssize_t at)
     cdef bint put(self, unsigned long long hashed, QueueTail queue, object route) except -1

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import cython
 
 if not cython.compiled:
+    from rocketq.kernel.frame_ahead import FrameAhead
     from rocketq.kernel.primitives import equal_bytes, place_hash, prefetch, prefetch_thing
     from rocketq.kernel.queue_units import QueueTail
 
@@ -20,12 +21,13 @@ if not cython.compiled:
     QUEUE_BYTES, ROUTE_BYTES, TOPIC_BYTES = 152, 88, 64  # how much of a thing is needed; more or less does no harm
 
 
+@cython.final
 @cython.cclass
 class QueuePlaces:
     """A table that forgets everything or nothing. What finds no room is not in it: its owner knows another way.
 
-    The steps to a queue are hash_of(), find(), fetch_unit() and queue_at(); between them there is time for memory to
-    come. Only the last one makes sure that it is the queue that was asked for.
+    The steps to a queue are hash_of(), fetch() and queue_at(); between them there is time for memory to come. Only the
+    last one makes sure that it is the queue that was asked for.
     """
 
     def __init__(self):
@@ -54,11 +56,25 @@ class QueuePlaces:
             self._places = free_places()
 
     def hash_of(self, p, at, count, queue_id):
-        """What find() and put() ask for; the place is fetched."""
+        """What fetch() and put() ask for; the place is fetched."""
         hashed: cython.ulonglong = place_hash(p, at, count, queue_id)
         if cython.compiled:
             prefetch(self._p, (hashed & (PLACES - 1)) * cython.sizeof(Place))
         return hashed
+
+    def fetch(self, first, count):
+        """For so many frames, of those that are plain sends: the place, and what it leads to."""
+        frame: FrameAhead = first
+        index: cython.int
+        for index in range(count):
+            if frame.plain:
+                frame.place = self.find(frame.hashed)
+            frame = frame.next
+        frame = first
+        for index in range(count):
+            if frame.plain and frame.place >= 0:
+                self.fetch_unit(frame.place)
+            frame = frame.next
 
     def find(self, hashed):
         """The place, or -1; queue and route are fetched, not looked at."""
@@ -88,10 +104,6 @@ class QueuePlaces:
         if queue.queue_id != queue_id or len(queue.topic) != topic_len:
             return None
         return queue if equal_bytes(p, topic_at, queue.topic, 0, topic_len) else None
-
-    def route_at(self, at):
-        """What was put beside the queue that queue_at() has just returned."""
-        return cython.cast(object, self._places[at].route)
 
     def put(self, hashed, queue, route):
         """Have it found from now on; False when there is no room."""

@@ -36,8 +36,6 @@ cdef class SendFrames:
     cdef Py_ssize_t _host_len
     cdef tuple _templates
     cdef bint look(self, FrameAhead frame, const unsigned char* p) noexcept
-    cdef void find_place(self, FrameAhead frame) noexcept
-    cdef void fetch_unit(self, FrameAhead frame) noexcept
     cdef bint take(self, FrameAhead frame, const unsigned char* p, bytes born_host, long long now_ms) except -1
     cdef QueueTail find_queue(self, FrameAhead frame, const unsigned char* p)
     cdef QueueTail ask_routes(self, FrameAhead frame, const unsigned char* p)
@@ -47,6 +45,6 @@ cdef class SendFrames:
     cdef bint store_batch(
         self, QueueTail queue, const unsigned char* p, Py_ssize_t body_at, Py_ssize_t body_len, bytes born_host, long long now_ms
     ) except -1
-    cdef void note(self, SendRoute route)
-    cdef void answer(self, FrameHeader header)
+    cdef int note(self, SendRoute route) except -1
+    cdef int answer(self, FrameHeader header) except -1
     cdef void put_ids(self, AnswerBuffer out) noexcept

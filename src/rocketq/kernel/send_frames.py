@@ -33,6 +33,7 @@ class SendRoute:
         self.noted = False
 
 
+@cython.final
 @cython.cclass
 class SendFrames:
     """Stores what plain sends bring. Its owner holds the store's lock while it does, and sets the public switches:
@@ -90,22 +91,14 @@ class SendFrames:
         return self.held.take(), count
 
     def look(self, frame, p):
-        """Read the fields of a send whose turn comes later: the first of three steps that nobody sees, each of which
-        other frames may have before this one has the next. False when it is not plain."""
+        """Read the fields of a send whose turn comes later, and begin to look for its queue; False when it is not
+        plain."""
         request: SendRequest = frame.request
         frame.place = -1
         frame.plain = self.open and request.read(frame.header, p)
         if frame.plain:
             frame.hashed = self.places.hash_of(p, request.topic_at, request.topic_len, request.queue_id)
         return frame.plain
-
-    def find_place(self, frame):
-        if frame.plain:
-            frame.place = self.places.find(frame.hashed)
-
-    def fetch_unit(self, frame):
-        if frame.place >= 0:
-            self.places.fetch_unit(frame.place)
 
     def take(self, frame, p, born_host, now_ms):
         """Store the message or batch of this frame and answer it; False when it is not for us."""
@@ -147,7 +140,7 @@ class SendFrames:
             queue = self.places.queue_at(frame.place, p, request.topic_at, request.topic_len, request.queue_id)
         if queue is None:
             return self.ask_routes(frame, p)
-        self._route = cython.cast(SendRoute, self.places.route_at(frame.place))
+        self._route = cython.cast(SendRoute, self.places._places[frame.place].route)
         return queue
 
     def ask_routes(self, frame, p):
@@ -244,6 +237,7 @@ class SendFrames:
         if not route.noted:
             route.noted = True
             self.grown.append(route)
+        return 0
 
     def answer(self, header):
         properties: SendProperties = self._properties
@@ -267,6 +261,7 @@ class SendFrames:
             out.close_slot()
             out.put_piece()
         out.finish(header.opaque, 0)
+        return 0
 
     def put_ids(self, out):
         """Of every message stored, with commas; where each lies is read from the records themselves."""
