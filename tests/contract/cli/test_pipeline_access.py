@@ -73,6 +73,17 @@ def test_brokers_that_speak_tls_alone_are_asked_over_tls(
     assert call(secured.name_server_addr, "pipeline", "lag").code == 4
 
 
+def test_a_certificate_that_is_not_trusted_is_not_taken_for_nobody(
+    secured: EmbeddedCluster, certificate: tuple[Path, Path]
+) -> None:
+    """Goal: no advice to start a NameServer where one has just shown its certificate."""
+    trusted = f"rocketmq.tls.trustPath={certificate[0]}"
+    said = call(secured.name_server_addr, "pipeline", "lag", "--option", trusted)
+    assert said.code == 4
+    assert "certificate verify failed" in said.err
+    assert "rocketq up" not in said.err
+
+
 @pytest.mark.parametrize("name", ["nameServer", "rocketmq.nameserver.address", "NAMESERVER"])
 def test_name_servers_among_the_options_are_asked_first_too(
     secured: EmbeddedCluster, certificate: tuple[Path, Path], nobody: str, name: str

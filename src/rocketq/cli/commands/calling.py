@@ -62,7 +62,7 @@ class Caller:
 
     def _advice(self, error: RocketQError) -> str:
         """What to do when not even a NameServer could be reached: the first thing everybody meets."""
-        if not isinstance(error, UnreachableError):
+        if not isinstance(error, UnreachableError) or "SSL" in str(error):  # somebody is there
             return ""
         asked = parse_name_servers(self.name_servers)
         if error.addr not in (*asked, ";".join(asked)):  # a broker, then
