@@ -56,6 +56,7 @@ async def main() -> None:
     given = json.loads(sys.argv[1])
     broker = {"nameServer": given["name_servers"], **given["secrets"]}
     spark = rocketq.spark.session(remote=given["remote"])
+    assert rocketq.spark.session() is spark, "in the next cell"
     told = Late(given["group"], broker, queries={"connected"})
     spark.streams.addListener(told)
     rows = sink_and_source(spark, broker, given["topic"])

@@ -131,7 +131,7 @@ def _set_late(running: SparkSession, master: str | None, conf: Mapping[str, str]
             running.conf.set(key, value)
         except Exception:  # whatever Spark calls it: a setting of its start
             left[key] = value
-    if _has_context():
+    if runs_here(running):
         started = running.sparkContext.getConf()
         if other := [key for key, value in left.items() if started.get(key) != value]:
             log.warning("a session runs already: %s would count after spark.stop() only", ", ".join(other))
@@ -141,16 +141,20 @@ def _set_late(running: SparkSession, master: str | None, conf: Mapping[str, str]
 
 def _in_notebook(session: SparkSession) -> SparkSession:
     shell = shell_of_notebook()
-    if shell is not None and _has_context():  # sessions of Spark Connect end their work themselves
+    if shell is not None and runs_here(session):  # sessions of Spark Connect end their work themselves
         _interrupts.watch(shell, session)
     return session
 
 
 def _has_context() -> bool:
-    """Whether Spark runs under this process, not behind Spark Connect."""
     from pyspark import SparkContext  # noqa: PLC0415
 
     return SparkContext._active_spark_context is not None
+
+
+def runs_here(session: SparkSession) -> bool:
+    """Whether it is no session of Spark Connect, whose server may be in this very process."""
+    return not type(session).__module__.startswith("pyspark.sql.connect.")
 
 
 def _remote_session(app_name: str, remote: str, conf: dict[str, str]) -> SparkSession:

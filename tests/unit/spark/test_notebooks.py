@@ -10,8 +10,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as Connected
 
 from rocketq.spark.notebooks import Interrupts, is_no_interrupt, shell_of_notebook
+from rocketq.spark.sessions import runs_here
 
 
 class PaperShell:
@@ -117,3 +120,9 @@ def test_a_program_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = PaperShell()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     assert shell_of_notebook() is shell
+
+
+def test_a_session_of_spark_connect_is_told_by_what_it_is() -> None:
+    """Goal: a server in this very process, with a context of its own, makes its sessions no others."""
+    assert not runs_here(cast(Any, Connected.__new__(Connected)))
+    assert runs_here(SparkSession.__new__(SparkSession))
