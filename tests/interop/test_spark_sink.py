@@ -23,8 +23,7 @@ from tests.spark.reading import told
 from tests.spark.sinking import properties, stored
 
 from .apache import ApacheBroker, ApacheNameServer, free_broker_port
-from .test_producer_access import ACCOUNTS
-from .test_producer_access import SETTINGS as ACCESS_SETTINGS
+from .guarded import guarded_broker
 
 __all__ = ["spark"]
 pytestmark = [
@@ -169,22 +168,10 @@ def test_who_may_write(
     spark: SparkSession, nameserver: Callable[[str], ApacheNameServer], tmp_path: Path, version: str
 ) -> None:
     """Goal: batches, delayed rows and the read after them are signed as Java signs; a wrong key is told in one line."""
-    conf = tmp_path / "broker" / "home" / "conf"
-    conf.mkdir(parents=True)
-    (conf / "plain_acl.yml").write_text(ACCOUNTS)
-    with (
-        ApacheNameServer(nameserver(version).release, work=tmp_path / "nameserver") as own,  # no other broker-a there
-        ApacheBroker(
-            own,
-            port=free_broker_port(),
-            store=tmp_path / "store",
-            work=tmp_path / "broker",
-            settings=ACCESS_SETTINGS[version] | {"authConfigPath": str(tmp_path / "auth")},
-        ),
-    ):
-        asyncio.run(asyncio.wait_for(_routed(own.address), 60))
+    with guarded_broker(nameserver(version), tmp_path, version) as broker:
+        asyncio.run(asyncio.wait_for(_routed(broker.nameserver.address), 60))
         keys = {"rocketmq.accessKey": "alice-key", "rocketmq.secretKey": "secret123"}
-        options = {"nameServer": own.address, "topic": f"Signed{version.replace('.', '')}", **keys}
+        options = {"nameServer": broker.nameserver.address, "topic": f"Signed{version.replace('.', '')}", **keys}
         rows = spark.createDataFrame([(f"{n}", 1) for n in range(20)], "body string, delayTimeLevel int")
         rows.select("body").write.format("rocketmq").mode("append").options(**options).save()
         assert spark.read.format("rocketmq").options(**options).load().count() == 20

@@ -20,8 +20,7 @@ from tests.spark.reading import Archive, bodies, contents, reading
 from tests.spark.reading import told as told_line
 
 from .apache import ApacheBroker, ApacheNameServer, free_broker_port
-from .test_producer_access import ACCOUNTS
-from .test_producer_access import SETTINGS as ACCESS_SETTINGS
+from .guarded import guarded_broker
 
 pytestmark = pytest.mark.interop
 
@@ -162,19 +161,7 @@ def test_who_may_read(
     version: str,
 ) -> None:
     """Goal: driver and tasks sign what they ask; who may not read is told so in one line."""
-    conf = tmp_path / "broker" / "home" / "conf"
-    conf.mkdir(parents=True)
-    (conf / "plain_acl.yml").write_text(ACCOUNTS)
-    with (
-        ApacheNameServer(nameserver(version).release, work=tmp_path / "nameserver") as own,  # no other broker-a there
-        ApacheBroker(
-            own,
-            port=free_broker_port(),
-            store=tmp_path / "store",
-            work=tmp_path / "broker",
-            settings=ACCESS_SETTINGS[version] | {"authConfigPath": str(tmp_path / "auth")},
-        ) as broker,
-    ):
+    with guarded_broker(nameserver(version), tmp_path, version) as broker:
         addr, topic = broker.nameserver.address, f"Guarded{version.replace('.', '')}"
         await_route(addr)
         config = SessionConfig(credentials=Credentials("alice-key", "secret123"))
