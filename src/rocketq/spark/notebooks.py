@@ -68,8 +68,9 @@ def end_jobs(session: SparkSession) -> None:
     """Those of no streaming query: queries end by stop(), not by an interrupt of the cell that waits for them."""
     context = session.sparkContext
     tracker = context.statusTracker()
+    active = set(tracker.getActiveJobsIds())  # first: what a query begins after this is not among them
     streaming = {job for query in session.streams.active for job in tracker.getJobIdsForGroup(str(query.runId))}
-    for job in set(tracker.getActiveJobsIds()) - streaming:
+    for job in active - streaming:
         context._jsc.sc().cancelJob(job)
 
 
