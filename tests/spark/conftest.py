@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocketq.spark.worker_conf import worker_conf
 from rocketq.spark.worker_python import worker_python
 from rocketq.testing import EmbeddedCluster
 from tests.spark.class_archive import java_options
@@ -76,6 +77,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2,4]").appName("rocketq-tests")
     options = {
         **SESSION_CONF,
+        **worker_conf(folder),
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": (

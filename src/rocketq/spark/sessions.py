@@ -18,6 +18,7 @@ from rocketq.spark.java import find_java
 from rocketq.spark.masters import is_local, require_master, require_remote
 from rocketq.spark.notebooks import Interrupts, make_active, shell_of_notebook
 from rocketq.spark.redaction import hide_secrets
+from rocketq.spark.worker_conf import worker_conf
 from rocketq.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
@@ -193,10 +194,12 @@ def prepare_environment(*, here: bool = True) -> None:
 
 
 def _local_conf(given: Mapping[str, str]) -> dict[str, str]:
+    folder = Path(tempfile.mkdtemp(prefix="rocketq-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     conf = dict(_LOCAL_CONF)
+    if os.environ.get("PYSPARK_PYTHON") == worker_python(os.environ):  # others print a line of each that is left early
+        conf |= worker_conf(folder)
     if "spark.driver.extraJavaOptions" not in given:
-        folder = Path(tempfile.mkdtemp(prefix="rocketq-spark-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         (folder / "log4j2.properties").write_text(_LOG4J)
         options = f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties -Dderby.system.home={folder}"
         conf["spark.driver.extraJavaOptions"] = options

@@ -3,6 +3,11 @@
 Spark puts an archive of PySpark's sources in front of everything else, and each process that it starts compiles them
 anew: half of what it costs to start one, and every streaming query starts one. So workers are started by a script that
 leaves those archives out. What they hold is installed anyway, beside them.
+
+The daemon that forks them is ours, see worker_daemon.py. A setting names it too, but not for the planning of tasks.
+
+The process of a streaming query only asks brokers for offsets, but Arrow brings numpy, and numpy as many threads as
+there are cores, at a third of what the process costs to start. Spark tells its tasks to do with one; here the query is.
 """
 
 from __future__ import annotations
@@ -33,6 +38,15 @@ unset IFS
 set +f
 PYTHONPATH=$kept
 export PYTHONPATH
+case "$1 $2" in
+  "-m pyspark.daemon")
+    shift 2
+    set -- -m rocketq.spark.worker_daemon "$@"
+    ;;
+  "-m pyspark.sql.streaming.python_streaming_source_runner")
+    export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-1}}"
+    ;;
+esac
 exec {python} "$@"
 """
 
