@@ -34,6 +34,7 @@ COMPILED_MODULES = [
     "hot_frames",
     "hot_link",
     "redeliver",
+    "text_column",
     "record_columns",
     "batch_encode",
 ]

@@ -70,12 +70,8 @@ HOT = {
     "queue_places": [f"QueuePlaces.{name}" for name in ("hash_of", "fetch", "find", "fetch_unit", "queue_at")],
     "hot_frames": [f"HotFrames.{name}" for name in ("take", "take_all", "look_ahead", "look", "is_no_frame")],
     "reader": ["QueueRead.is_full", "is_of_queue"],
+    "text_column": [f"TextColumn.{name}" for name in ("put", "put_nothing", "put_id", "put_host", "put_number")],
     "record_columns": [
-        "TextColumn.put",
-        "TextColumn.put_nothing",
-        "TextColumn.put_id",
-        "TextColumn.put_host",
-        "TextColumn.put_number",
         "RecordRows.parse_row",
         "RecordRows.put_numbers",
         "RecordRows.put_spans",

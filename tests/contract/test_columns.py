@@ -17,7 +17,7 @@ from rocketq.columns import COLUMN_TYPES, BatchBuilder, UnknownColumnError, arro
 from rocketq.errors import ProtocolError
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.record_columns import RecordRows
-from rocketq.kernel.records import MESSAGE
+from rocketq.kernel.records import MESSAGE, whole_records
 from rocketq.model import Host, Record, SysFlag
 from rocketq.protocol.messages import decode_records, encode_record
 from rocketq.protocol.properties import decode_properties, encode_properties
@@ -99,6 +99,24 @@ def test_every_column_of_every_record_is_what_the_decoder_reads(given_records: l
     batch = decode(data, builder)
     batch.validate(full=True)
     assert rows_of(batch) == [expected(record) for record in decode_records(data)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(records(), max_size=5), max_size=6), st.integers(1, 9))
+def test_buffer_by_buffer_is_the_same_as_all_at_once(given_records: list[list[Record]], times: int) -> None:
+    """Goal: whatever comes together, and however much was expected, the batch is the same; the next one begins anew."""
+    builder, rows = BatchBuilder(arrow_schema(COLUMN_TYPES), {"brokerName": "broker-a"}), RecordRows()
+    rows.in_place = False
+    for _ in range(2):
+        for each in given_records:
+            data = bytearray(b"".join(map(encode_record, each)))
+            assert rows.collect(MappedBuffer(data, 0), 0, len(data), 1 << 30) == MESSAGE
+            builder.add(rows, times=times)
+            data[:] = bytes(len(data))
+        batch = builder.finish(rows)
+        batch.validate(full=True)
+        every = b"".join(encode_record(record) for each in given_records for record in each)
+        assert rows_of(batch) == [expected(record) for record in decode_records(every)]
 
 
 def make(queue_offset: int, **changes: object) -> Record:
@@ -225,3 +243,14 @@ def test_a_body_that_does_not_inflate_is_told_of_and_left_as_it_is() -> None:
     assert (told, batch.to_pydict()) == ([0], {"body": [b"no zlib", b"b1"]})
     with pytest.raises(ProtocolError):
         decode(data, builder)
+
+
+def test_only_whole_records_are_counted() -> None:
+    """Goal: a piece of an answer may end anywhere; what no size can be is left to who parses it."""
+    first, second = encode_record(make(0)), encode_record(make(1, body=b"x" * 300))
+    buffer = MappedBuffer(first + second, 0)
+    found = [whole_records(buffer, end) for end in range(len(first) + len(second) + 1)]
+    assert found == [0] * len(first) + [len(first)] * len(second) + [len(first) + len(second)]
+    assert whole_records(MappedBuffer(first + bytes(8), 0), len(first) + 8) == len(first) + 8
+    with pytest.raises(IndexError):
+        whole_records(buffer, buffer.size + 1)

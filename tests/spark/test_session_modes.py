@@ -110,8 +110,8 @@ def test_who_has_read_enough_leaves_no_traceback(tmp_path: Path) -> None:
     """Goal: a worker that is left in the middle of its rows says nothing, and the next task has one that works."""
     records = (record(n, body=b"x" * 60_000 + b"%d" % n) for n in range(400))
     write_log(tmp_path / "store" / "commitlog", records, file_bytes=1 << 26)
-    given = {"session": {"master": "local[2]"}, "store": str(tmp_path / "store"), "partition": "100000000", "takes": [1, 2]}
-    command = [sys.executable, str(PROGRAM), json.dumps(given)]
+    given = {"session": {"master": "local[2]"}, "store": str(tmp_path / "store"), "partition": "100000000"}
+    command = [sys.executable, str(PROGRAM), json.dumps({**given, "takes": [1, 2]})]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert json.loads(ran.stdout.splitlines()[-1])["count"] == 400

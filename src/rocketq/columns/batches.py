@@ -22,9 +22,9 @@ from rocketq.kernel.record_columns import (
     TAGS,
     TOPIC,
     RecordRows,
-    TextColumn,
 )
 from rocketq.kernel.records import MESSAGE
+from rocketq.kernel.text_column import TextColumn
 from rocketq.model import Host
 from rocketq.protocol.compression import decompress
 
@@ -55,13 +55,22 @@ class BatchBuilder:
         self._wanted = _wanted(schema, self._constants)
 
     def build(self, rows: RecordRows, on_fault: BodyFault | None = None) -> pa.RecordBatch:
-        """What the rows hold now; they may be used for the next buffer afterwards."""
-        count, wanted = int(rows.rows), self._wanted
-        if rows.has_ipv6:
-            wanted &= ~(BORN_HOST | STORE_HOST)
+        """A batch of the rows that were just collected, and of those added before."""
+        self.add(rows, on_fault)
+        return self.finish(rows)
+
+    def add(self, rows: RecordRows, on_fault: BodyFault | None = None, *, times: int = 1) -> None:
+        """Keep the rows that were just collected: their buffer is not needed any more. About as much is to be added
+        `times` times in all."""
+        wanted = self._wanted
         bodies = _inflated(rows, on_fault) if wanted & BODY and rows.compressed else []
-        rows.fill(wanted, bodies)
-        arrays = [self._array(field, rows, count) for field in self.schema]
+        rows.fill(wanted, bodies, _hosts(rows, wanted) if rows.has_ipv6 else (), times)
+
+    def finish(self, rows: RecordRows) -> pa.RecordBatch:
+        """All that was added."""
+        rows.finish()
+        arrays = [self._array(field, rows, int(rows.filled)) for field in self.schema]
+        rows.begin()
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _array(self, field: pa.Field, rows: RecordRows, count: int) -> pa.Array:
@@ -69,13 +78,11 @@ class BatchBuilder:
         if name in self._constants:
             return pa.repeat(pa.scalar(self._constants[name], field.type), count)
         if name in _INTS:
-            return _numbers(field.type, rows.ints, _INTS[name], count, 4)
+            return _numbers(field.type, rows.ints, _INTS[name] * rows.number_room, count, 4)
         if name in _LONGS:
-            return _numbers(field.type, rows.longs, _LONGS[name], count, 8)
+            return _numbers(field.type, rows.longs, _LONGS[name] * rows.number_room, count, 8)
         if name == "properties":
             return _map(field.type, rows, count)
-        if name in _HOSTS and rows.has_ipv6:
-            return pa.array(_hosts(rows, name, count), field.type)
         if name == "brokerName":
             return pa.nulls(count, field.type)
         return _text(field.type, _column(rows, name), count)
@@ -118,7 +125,7 @@ def _inflated(rows: RecordRows, on_fault: BodyFault | None) -> list[bytes]:
         except ProtocolError as fault:
             if on_fault is None:
                 raise
-            on_fault(number, str(fault))
+            on_fault(int(rows.filled) + number, str(fault))
         bodies.append(body)
     return bodies
 
@@ -129,8 +136,8 @@ def _column(rows: RecordRows, name: str) -> TextColumn:
     return column
 
 
-def _numbers(kind: pa.DataType, held: bytearray, place: int, count: int, width: int) -> pa.Array:
-    buffer = pa.py_buffer(held).slice(place * count * width, count * width)
+def _numbers(kind: pa.DataType, held: bytearray, first: int, count: int, width: int) -> pa.Array:
+    buffer = pa.py_buffer(held).slice(first * width, count * width)
     return pa.Array.from_buffers(kind, count, [None, buffer])
 
 
@@ -160,6 +167,8 @@ def _map(kind: pa.MapType, rows: RecordRows, count: int) -> pa.Array:
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(rows.map_ends)], 0, 0, [entries])
 
 
-def _hosts(rows: RecordRows, name: str, count: int) -> list[str]:
-    place = 2 if name == "bornHost" else 3
-    return [str(Host.unpack(rows.row(number)[place])) for number in range(count)]
+def _hosts(rows: RecordRows, wanted: int) -> tuple[list[bytes], list[bytes]]:
+    """Those that were born and stored on, of all rows that were just collected, as far as they are wanted."""
+    packed = [rows.row(number)[2:] for number in range(rows.rows)] if wanted & (BORN_HOST | STORE_HOST) else []
+    born = [str(Host.unpack(each)).encode() for each, _ in packed]
+    return born, [str(Host.unpack(each)).encode() for _, each in packed]

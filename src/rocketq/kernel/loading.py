@@ -40,6 +40,7 @@ MODULES = (
     "hot_frames",
     "hot_link",
     "redeliver",
+    "text_column",
     "record_columns",
     "batch_encode",
 )

@@ -1,11 +1,8 @@
-from rocketq.kernel.primitives cimport copy_bytes, cut_item, equal_bytes, find_byte, load_i32, load_i64
+from rocketq.kernel.primitives cimport cut_item, equal_bytes, find_byte, load_i64
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.properties cimport PropertySpans
 from rocketq.kernel.records cimport RecordView, BAD_CRC, BAD_LENGTH, END, MESSAGE
-
-cdef extern from "Python.h":
-    bytearray PyByteArray_FromStringAndSize(const char* data, Py_ssize_t count)
-    int PyByteArray_Resize(object held, Py_ssize_t count) except -1
+from rocketq.kernel.text_column cimport TextColumn, longer
 
 cpdef enum:
     TOPIC = 1
@@ -19,19 +16,6 @@ cpdef enum:
     NUMBERS = 256
     ITEMS_MAX = 32
     HIDDEN_BYTES_MAX = 64
-
-cdef class TextColumn:
-    cdef readonly bytearray ends, data, valid
-    cdef readonly Py_ssize_t nulls, used, rows
-    cdef int* _ends
-    cdef unsigned char* _data
-    cdef unsigned char* _valid
-    cdef int finish(self) except -1
-    cdef void put(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t count) noexcept
-    cdef void put_nothing(self) noexcept
-    cdef void put_id(self, const unsigned char* p, Py_ssize_t host_at, int host_len, long long log_offset) noexcept
-    cdef void put_host(self, const unsigned char* p, Py_ssize_t at) noexcept
-    cdef void put_number(self, int value) noexcept
 
 cdef class RecordRows:
     cdef public object topics, queue_ids
@@ -56,7 +40,8 @@ cdef class RecordRows:
     cdef bytearray _starts_held
     cdef long long* _starts
     cdef Py_ssize_t room
-    cdef readonly Py_ssize_t rows, seen, at
+    cdef Py_ssize_t _number_room, _map_room
+    cdef readonly Py_ssize_t rows, filled, seen, at
     cdef readonly list compressed
     cdef readonly bint has_ipv6
     cdef readonly long long body_bytes, compressed_bytes, topic_bytes, properties_bytes, properties_count
@@ -64,10 +49,13 @@ cdef class RecordRows:
     cdef bint is_chosen(self, const unsigned char* p) except -1
     cdef int note(self) except -1
     cdef void parse_row(self, Py_ssize_t number) noexcept
-    cdef int begin(self, int wanted, list bodies) except -1
+    cpdef int begin(self) except -1
+    cpdef int finish(self) except -1
+    cdef int reserve(self, int wanted, list bodies, tuple hosts, Py_ssize_t times) except -1
+    cdef int reserve_numbers(self, Py_ssize_t rows, Py_ssize_t times) except -1
+    cdef int point(self) except -1
     cdef void put_numbers(self, Py_ssize_t row) noexcept
     cdef void put_spans(self, const unsigned char* p, int wanted) noexcept
-    cdef int finish(self, int wanted) except -1
     cdef void put_properties(self, const unsigned char* p, Py_ssize_t row) noexcept
     cdef bint is_hidden(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t name_len) noexcept
     cdef bint is_item_again(

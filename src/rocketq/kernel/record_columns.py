@@ -1,11 +1,14 @@
 """Columns out of records: rows are found and chosen in one pass, and laid out as Arrow wants them in a second.
 
     numbers := one native number per row
-    texts   := rows + 1 native 32-bit ends, the bytes one after the other, a bitmap of what is there
+    texts   := see text_column.py
     maps    := rows + 1 ends into two texts, names and values
 
 Times are microseconds. A row is a record of the log (see records.py); what cannot be done here without Python, that is
 compressed bodies and IPv6 hosts, is only told of, and the owner hands over the bytes.
+
+Columns grow buffer by buffer until finish(): records that are still in the processor's cache when they are laid out
+cost half of what they cost later, and an answer of several megabytes is not.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import copy_bytes, cut_item, equal_bytes, find_byte, load_i32, load_i64, wrap_i64
+    from rocketq.kernel.primitives import cut_item, equal_bytes, find_byte, load_i64, wrap_i64
     from rocketq.kernel.properties import PropertySpans
     from rocketq.kernel.records import END, MESSAGE, RecordView
+    from rocketq.kernel.text_column import TextColumn, longer
 
     # What fill() is asked for; any of them, or'ed.
     TOPIC, MESSAGE_ID, TAGS, KEYS, BODY, BORN_HOST, STORE_HOST, PROPERTIES = 1, 2, 4, 8, 16, 32, 64, 128
@@ -31,102 +35,13 @@ HOST_BYTES_MAX = 24
 
 @cython.final
 @cython.cclass
-class TextColumn:
-    """Texts or bytes of rows that come in order. After fill() `ends`, `data` and `valid` are buffers for Arrow."""
-
-    def __init__(self):
-        self.begin(0, 0)
-
-    def begin(self, rows: cython.Py_ssize_t, bytes_max: cython.Py_ssize_t):
-        """Forget all, make room for so many rows and bytes."""
-        ints: cython.int[::1]
-        chars: cython.uchar[::1]
-        if cython.compiled:  # as it comes: most columns are made room for as if they were all there is
-            self.ends = PyByteArray_FromStringAndSize(cython.NULL, 4 * (rows + 1))
-            self.data = PyByteArray_FromStringAndSize(cython.NULL, bytes_max + 1)
-        else:
-            self.ends = bytearray(4 * (rows + 1))
-            self.data = bytearray(bytes_max + 1)
-        self.valid = bytearray(b"\xff" * (rows // 8 + 1))
-        self.nulls = 0
-        self.used = 0
-        self.rows = 0
-        if cython.compiled:
-            ints = memoryview(self.ends).cast("i")
-            self._ends = cython.address(ints[0])
-            chars = self.data
-            self._data = cython.address(chars[0])
-            chars = self.valid
-            self._valid = cython.address(chars[0])
-        else:
-            self._ends = memoryview(self.ends).cast("i")
-            self._data = memoryview(self.data)
-            self._valid = memoryview(self.valid)
-        self._ends[0] = 0
-
-    def finish(self):
-        """Room that was not used is given back; what lies there would be anything."""
-        if cython.compiled:
-            PyByteArray_Resize(self.data, self.used)
-
-    def put(self, p, at, count):
-        """The next row's text."""
-        copy_bytes(self._data, self.used, p, at, count)
-        self.used += count
-        self.rows += 1
-        self._ends[self.rows] = self.used
-
-    def put_nothing(self):
-        """The next row has none."""
-        self._valid[self.rows >> 3] &= ~(1 << (self.rows & 7))
-        self.nulls += 1
-        self.rows += 1
-        self._ends[self.rows] = self.used
-
-    def put_id(self, p, host_at, host_len, log_offset):
-        """The next row's id by its place: host and log offset in upper-case hex."""
-        step: cython.int
-        digit: cython.int
-        for step in range(host_len):
-            digit = p[host_at + step] >> 4
-            self._data[self.used + 2 * step] = digit + 48 if digit < 10 else digit + 55
-            digit = p[host_at + step] & 15
-            self._data[self.used + 2 * step + 1] = digit + 48 if digit < 10 else digit + 55
-        self.used += 2 * host_len
-        for step in range(16):
-            digit = log_offset & 15
-            self._data[self.used + 15 - step] = digit + 48 if digit < 10 else digit + 55
-            log_offset >>= 4
-        self.used += 16
-        self.rows += 1
-        self._ends[self.rows] = self.used
-
-    def put_host(self, p, at):
-        """The next row's IPv4 host as a.b.c.d:port."""
-        step: cython.int
-        for step in range(4):
-            self.put_number(p[at + step])
-            self._data[self.used] = 58 if step == 3 else 46
-            self.used += 1
-        self.put_number(load_i32(p, at + 4) & 0xFFFF)
-        self.rows += 1
-        self._ends[self.rows] = self.used
-
-    def put_number(self, value):
-        digits: cython.int = 1 if value < 10 else 2 if value < 100 else 3 if value < 1000 else 4 if value < 10000 else 5
-        step: cython.int
-        for step in range(digits):
-            self._data[self.used + digits - 1 - step] = 48 + value % 10
-            value //= 10
-        self.used += digits
-
-
-@cython.final
-@cython.cclass
 class RecordRows:
-    """The rows of one buffer of records. `topics` and `queue_ids` choose among them (None: all), as do the half-open
-    ranges of queue offsets and store times. With `in_place` off records need not lie where they say they do: that is
-    so for the answers of brokers. `hide` names properties that maps leave out."""
+    """Rows of records, buffer by buffer: collect() chooses those of one, fill() adds them to the columns.
+
+    `topics` and `queue_ids` choose among them (None: all), as do the half-open ranges of queue offsets and store times.
+    With `in_place` off records need not lie where they say they do: that is so for the answers of brokers. `hide` names
+    properties that maps leave out.
+    """
 
     def __init__(self):
         self.topics = None
@@ -142,12 +57,12 @@ class RecordRows:
         self.topic, self.message_id, self.tags, self.keys = TextColumn(), TextColumn(), TextColumn(), TextColumn()
         self.body, self.born_host, self.store_host = TextColumn(), TextColumn(), TextColumn()
         self.names, self.values = TextColumn(), TextColumn()
-        self.map_ends = bytearray(4)
         self._items_held = bytearray(4 * 3 * ITEMS_MAX)
         self.hide(())
         self._buffer = None
         self.make_room(1024)
         self.clear()
+        self.begin()
 
     def hide(self, names):
         """Properties of these names are in no map from now on."""
@@ -174,6 +89,7 @@ class RecordRows:
             self._items = memoryview(self._items_held).cast("i")
 
     def clear(self):
+        """Forget the rows of the last buffer."""
         self.rows = self.seen = 0
         self.at = 0
         self.compressed = []
@@ -291,18 +207,31 @@ class RecordRows:
         at: cython.Py_ssize_t = self._starts[number]
         self.view.parse(buffer.p, at, buffer.size, load_i64(buffer.p, at + 28), False)
 
-    def fill(self, wanted: cython.int, bodies: list):
-        """Lay out the wanted columns of the rows. `bodies` are those of the compressed rows, in order, inflated."""
+    def begin(self):
+        """Forget what the columns have."""
+        self.filled = self._number_room = self._map_room = 0
+        self.ints, self.longs, self.map_ends = bytearray(4), bytearray(8), bytearray(4)
+        for column in (self.topic, self.message_id, self.tags, self.keys, self.body, self.born_host, self.store_host):
+            column.begin()
+        self.names.begin()
+        self.values.begin()
+        self.point()
+
+    def fill(self, wanted: cython.int, bodies: list, hosts: tuple, times: cython.Py_ssize_t):
+        """Add the rows to the wanted columns. `bodies` are those of the compressed rows, in order, inflated; `hosts`,
+        where IPv6 is among them, are those of all rows as texts, born and stored ones. Where room is made it is made
+        for `times` as much: how often the like of this buffer makes a batch."""
         buffer: MappedBuffer = self._buffer
         view: RecordView = self.view
         row: cython.Py_ssize_t
         next_body: cython.Py_ssize_t = 0
         body: bytes
-        self.begin(wanted, bodies)
+        host: bytes
+        self.reserve(wanted, bodies, hosts, times)
         for row in range(self.rows):
             self.parse_row(row)
             if wanted & NUMBERS:
-                self.put_numbers(row)
+                self.put_numbers(self.filled + row)
             if wanted & TOPIC:
                 self.topic.put(buffer.p, view.topic_at, view.topic_len)
             if wanted & BODY:
@@ -313,85 +242,102 @@ class RecordRows:
                 else:
                     self.body.put(buffer.p, view.body_at, view.body_len)
             if wanted & PROPERTIES:
-                self.put_properties(buffer.p, row)
+                self.put_properties(buffer.p, self.filled + row)
             elif wanted & (MESSAGE_ID | TAGS | KEYS):
                 self._spans.scan(buffer.p, view.properties_at, view.properties_at + view.properties_len)
             if wanted & (MESSAGE_ID | TAGS | KEYS):
                 self.put_spans(buffer.p, wanted)
-            if wanted & BORN_HOST:
-                self.born_host.put_host(buffer.p, view.born_host_at)
-            if wanted & STORE_HOST:
-                self.store_host.put_host(buffer.p, view.store_host_at)
-        self.finish(wanted)
+            if wanted & (BORN_HOST | STORE_HOST):
+                if self.has_ipv6:
+                    if wanted & BORN_HOST:
+                        host = hosts[0][row]
+                        self.born_host.put(host, 0, len(host))
+                    if wanted & STORE_HOST:
+                        host = hosts[1][row]
+                        self.store_host.put(host, 0, len(host))
+                else:
+                    if wanted & BORN_HOST:
+                        self.born_host.put_host(buffer.p, view.born_host_at)
+                    if wanted & STORE_HOST:
+                        self.store_host.put_host(buffer.p, view.store_host_at)
+        self.filled += self.rows
 
-    def finish(self, wanted):
-        """For those columns whose texts are looked through once more."""
-        if wanted & TOPIC:
-            self.topic.finish()
-        if wanted & MESSAGE_ID:
-            self.message_id.finish()
-        if wanted & TAGS:
-            self.tags.finish()
-        if wanted & KEYS:
-            self.keys.finish()
-        if wanted & BORN_HOST:
-            self.born_host.finish()
-        if wanted & STORE_HOST:
-            self.store_host.finish()
-        if wanted & PROPERTIES:
-            self.names.finish()
-            self.values.finish()
+    def finish(self):
+        """The columns are for Arrow now: no more rows until begin()."""
+        for column in (self.topic, self.message_id, self.tags, self.keys, self.body, self.born_host, self.store_host):
+            column.finish()
+        self.names.finish()
+        self.values.finish()
 
-    def begin(self, wanted, bodies):
+    def reserve(self, wanted, bodies, hosts, times):
         rows: cython.Py_ssize_t = self.rows
-        ints: cython.int[::1]
+        items: cython.Py_ssize_t
         inflated = sum(map(len, bodies)) if bodies else 0
         if wanted & NUMBERS:
-            self.begin_numbers(rows)
+            self.reserve_numbers(rows, times)
         if wanted & TOPIC:
-            self.topic.begin(rows, self.topic_bytes)
+            self.topic.reserve(rows, self.topic_bytes, times)
         if wanted & BODY:
             if len(bodies or ()) != len(self.compressed):
                 raise ValueError(f"{len(self.compressed)} rows are compressed, {len(bodies or ())} bodies are given")
-            self.body.begin(rows, self.body_bytes - self.compressed_bytes + inflated)
+            self.body.reserve(rows, self.body_bytes - self.compressed_bytes + inflated, times)
         if wanted & MESSAGE_ID:
-            self.message_id.begin(rows, self.properties_bytes + ID_BYTES_MAX * rows)
+            self.message_id.reserve(rows, self.properties_bytes + ID_BYTES_MAX * rows, times)
         if wanted & TAGS:
-            self.tags.begin(rows, self.properties_bytes)
+            self.tags.reserve(rows, self.properties_bytes, times)
         if wanted & KEYS:
-            self.keys.begin(rows, self.properties_bytes)
+            self.keys.reserve(rows, self.properties_bytes, times)
         if wanted & BORN_HOST:
-            self.born_host.begin(rows, HOST_BYTES_MAX * rows)
+            self.born_host.reserve(rows, sum(map(len, hosts[0])) if self.has_ipv6 else HOST_BYTES_MAX * rows, times)
         if wanted & STORE_HOST:
-            self.store_host.begin(rows, HOST_BYTES_MAX * rows)
+            self.store_host.reserve(rows, sum(map(len, hosts[1])) if self.has_ipv6 else HOST_BYTES_MAX * rows, times)
         if wanted & PROPERTIES:
             items = self.properties_bytes // 2 + rows + 1  # an item has two bytes at least: its 0x01 and its 0x02
-            self.names.begin(items, self.properties_bytes)
-            self.values.begin(items, self.properties_bytes)
-            self.map_ends = bytearray(4 * (rows + 1))
-            if cython.compiled:
-                ints = memoryview(self.map_ends).cast("i")
-                self._map_ends = cython.address(ints[0])
-            else:
-                self._map_ends = memoryview(self.map_ends).cast("i")
+            self.names.reserve(items, self.properties_bytes, times)
+            self.values.reserve(items, self.properties_bytes, times)
+            if self.filled + rows > self._map_room:
+                self._map_room = self.filled + rows * times + (rows >> 3)
+                self.map_ends = longer(self.map_ends, 4 * (self.filled + 1), 4 * (self._map_room + 1))
+        self.point()
 
-    def begin_numbers(self, rows: cython.Py_ssize_t):
+    def reserve_numbers(self, rows, times):
+        """Four columns of ints and four of longs, each with room for as many rows as all the others."""
+        column: cython.Py_ssize_t
+        before: cython.Py_ssize_t = self._number_room
+        if self.filled + rows <= before:
+            return 0
+        self._number_room = self.filled + rows * times + (rows >> 3)
+        ints, longs = bytearray(16 * self._number_room), bytearray(32 * self._number_room)
+        for column in range(4):
+            start, at = column * before, column * self._number_room
+            ints[4 * at : 4 * (at + self.filled)] = memoryview(self.ints)[4 * start : 4 * (start + self.filled)]
+            longs[8 * at : 8 * (at + self.filled)] = memoryview(self.longs)[8 * start : 8 * (start + self.filled)]
+        self.ints, self.longs = ints, longs
+        return 0
+
+    def point(self):
         ints: cython.int[::1]
         longs: cython.longlong[::1]
-        self.ints = bytearray(4 * 4 * (rows + 1))
-        self.longs = bytearray(8 * 4 * (rows + 1))
         if cython.compiled:
+            ints = memoryview(self.map_ends).cast("i")
+            self._map_ends = cython.address(ints[0])
             ints = memoryview(self.ints).cast("i")
             self._ints = cython.address(ints[0])
             longs = memoryview(self.longs).cast("q")
             self._longs = cython.address(longs[0])
         else:
+            self._map_ends = memoryview(self.map_ends).cast("i")
             self._ints = memoryview(self.ints).cast("i")
             self._longs = memoryview(self.longs).cast("q")
 
+    @property
+    def number_room(self):
+        """Numbers that lie between the beginnings of two columns of them."""
+        return self._number_room
+
     def put_numbers(self, row):
-        """Four columns of ints and four of longs, each of them `rows` long, one behind the other."""
-        rows: cython.Py_ssize_t = self.rows
+        """One row of what reserve_numbers() has made room for."""
+        rows: cython.Py_ssize_t = self._number_room
         view: RecordView = self.view
         self._ints[row] = view.queue_id
         self._ints[rows + row] = view.reconsume_times

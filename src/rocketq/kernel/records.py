@@ -131,6 +131,23 @@ def find_next_record(buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.P
     return next_record(buffer.p, at, min(stop + 7, buffer.size), buffer.size, buffer.base, view)
 
 
+def whole_records(buffer: MappedBuffer, end: cython.Py_ssize_t):
+    """How many of the first `end` bytes are records that are all there, going by the sizes they say they have; all of
+    them, where a size cannot be one: whoever parses them will say so."""
+    at: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t
+    if end > buffer.size:
+        raise IndexError(f"{end} of a buffer of {buffer.size}")
+    while end - at >= 4:
+        size = load_i32(buffer.p, at)
+        if size < 91:
+            return end
+        if size > end - at:
+            break
+        at += size
+    return at
+
+
 def first_nonzero(buffer: MappedBuffer, at: cython.Py_ssize_t, end: cython.Py_ssize_t):
     """First position in [at, end) that does not hold zero, or `end`."""
     if at < 0 or end > buffer.size:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
 
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
+from rocketq.client.blocking.link import ReadInto
 from rocketq.client.blocking.queue_reader import RangeGoneError
 from rocketq.client.core.subscriptions import tags_of
 from rocketq.columns import COLUMN_TYPES, BatchBuilder, arrow_schema
 from rocketq.errors import ProtocolError, RocketQError
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.record_columns import RecordRows
-from rocketq.kernel.records import MESSAGE
+from rocketq.kernel.records import MESSAGE, whole_records
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.flags import ExpressionType
 from rocketq.protocol.names import SYSTEM_PROPERTIES
@@ -25,8 +26,10 @@ from rocketq.spark.options import Connection, Fetching, SourceOptions
 from rocketq.spark.planner import LostRange, QueueSlice, describe_ranges
 
 BATCH_BYTES: Final = 3 << 20
-"""Of records decoded at once, at least. A full answer of our broker is more and is decoded as it lies; smaller ones, as
-Apache's brokers give, are joined."""
+"""Of records in a batch, at least. A full answer of our broker is more; smaller ones, as Apache's brokers give, share
+one."""
+PIECE_BYTES: Final = 512 << 10
+"""Of an answer received and decoded at once: half of what a core has for itself, so that it is still there."""
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +47,7 @@ def client_of(connection: Connection) -> BlockingClient:
 def read_slice(part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of [low, high), in queue order; DataLossError or a warning when some are gone, as the options say."""
     decoder, lost = _Decoder(part, options, schema), list[LostRange]()
-    for records in _gathered(_bodies(part, options, lost)):
-        batch = decoder.decode(records)
-        if batch.num_rows:
-            yield batch
+    yield from _batches(decoder, part, options, lost)
     missing = part.count - decoder.count - sum(each.count for each in lost)
     if missing > 0 and not decoder.is_filtered:  # without a filter every offset is a row
         log.warning("%s: %d messages are not readable", part, missing)
@@ -55,7 +55,9 @@ def read_slice(part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> I
             _tell_loss(_missing(part, options), options)
 
 
-def _bodies(part: QueueSlice, options: SourceOptions, lost: list[LostRange]) -> Iterator[bytes]:
+def _batches(
+    decoder: _Decoder, part: QueueSlice, options: SourceOptions, lost: list[LostRange]
+) -> Iterator[pa.RecordBatch]:
     """All that is there; what is gone is passed and added to what is lost, if the options say so."""
     queue = MessageQueue(topic=part.queue.topic, broker_name=part.queue.broker_name, queue_id=part.queue.queue_id)
     client, asked = client_of(options.connection), _read_options(options.fetching)
@@ -64,14 +66,19 @@ def _bodies(part: QueueSlice, options: SourceOptions, lost: list[LostRange]) -> 
         low, high = ranges.pop()
         reader = QueueReader(client, queue, low, high, asked)
         try:
-            yield from reader
+            for _ in reader.feed(decoder):
+                yield from decoder.ready()
         except RangeGoneError as gone:
             lost.append(LostRange(part.queue, gone.low, gone.high))
             _tell_loss(lost[-1:], options)
             ranges += [(gone.high, high)] if gone.high < high else []
             ranges += [(reader.next_offset, gone.low)] if reader.next_offset < gone.low else []
+        except SparkError:  # of the decoder, which says where
+            raise
         except RocketQError as error:
             raise told_of(f"{part.queue} at offset {reader.next_offset}", error) from None
+    decoder.flush()
+    yield from decoder.ready()
 
 
 def _tell_loss(lost: list[LostRange], options: SourceOptions) -> None:
@@ -84,8 +91,8 @@ def _tell_loss(lost: list[LostRange], options: SourceOptions) -> None:
 def _missing(part: QueueSlice, options: SourceOptions) -> list[LostRange]:
     """Which offsets a complete read did not bring: looked for only when some are missing."""
     decoder, lost, at = _Decoder(part, options, arrow_schema(["queueOffset"])), [], part.low
-    for records in _gathered(_bodies(part, options, [])):
-        for offset in decoder.decode(records).column(0).to_pylist():
+    for batch in _batches(decoder, part, options, []):
+        for offset in batch.column(0).to_pylist():
             if offset > at:
                 lost.append(LostRange(part.queue, at, offset))
             at = offset + 1
@@ -106,22 +113,11 @@ def _read_options(fetching: Fetching) -> ReadOptions:
     )
 
 
-def _gathered(bodies: Iterable[bytes]) -> Iterator[bytes]:
-    """Answers joined to pieces worth decoding."""
-    held: list[bytes] = []
-    size = 0
-    for body in bodies:
-        held.append(body)
-        size += len(body)
-        if size >= BATCH_BYTES:
-            yield held[0] if len(held) == 1 else b"".join(held)
-            held, size = [], 0
-    if held:
-        yield held[0] if len(held) == 1 else b"".join(held)
-
-
 class _Decoder:
-    """Records of one slice to batches; tags are compared as texts, since brokers compare hashes only."""
+    """Records of one slice to batches, while they come; tags are compared as texts, since brokers compare hashes only.
+
+    Answers pass through one small piece of memory: what is received there is decoded while it is in the cache.
+    """
 
     def __init__(self, part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> None:
         self._part = part
@@ -137,22 +133,79 @@ class _Decoder:
         if options.user_properties_only:
             self._rows.hide(name.encode() for name in SYSTEM_PROPERTIES)
         self._rows.queue_offset_low, self._rows.queue_offset_high = part.low, part.high
+        self._piece = bytearray(PIECE_BYTES)
+        self._bytes = 0
+        self._ready: list[pa.RecordBatch] = []
         self.count = 0
 
-    def decode(self, records: bytes) -> pa.RecordBatch:
-        state = self._rows.collect(MappedBuffer(records, 0), 0, len(records), len(records))
-        if state != MESSAGE or self._rows.at != len(records):
-            raise SparkError(f"{self._part}: an answer of the broker is damaged at byte {self._rows.at}")
+    def ready(self) -> list[pa.RecordBatch]:
+        """Batches that are whole, each handed out once."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def flush(self) -> None:
+        """Nothing more comes: what there is makes the last batch."""
+        self._finish(int(self._rows.filled))
+
+    def take(self, size: int, into: ReadInto) -> None:
+        before = int(self._rows.filled)
         try:
-            batch = self._builder.build(self._rows)
+            self._decode(size, into)
+        except BaseException:
+            self._finish(before)
+            raise
+        self._bytes += size
+        if self._bytes >= BATCH_BYTES:
+            self.flush()
+
+    def _decode(self, size: int, into: ReadInto) -> None:
+        """One answer, piece by piece: what is left of one goes before the next, if a record lies across."""
+        received = used = 0
+        while received < size:
+            held = received - used
+            if held == len(self._piece):
+                self._piece = self._piece + bytes(held)  # a record that is larger than all of it
+            count = min(size - received, len(self._piece) - held)
+            with memoryview(self._piece) as piece:
+                into(piece[held : held + count])
+            received += count
+            taken = self._add(held + count, used, size)
+            self._piece[: received - used - taken] = self._piece[taken : held + count]
+            used += taken
+        if used < size:
+            raise self._damaged(used)
+
+    def _add(self, end: int, before: int, size: int) -> int:
+        """The records in the piece's first `end` bytes, the last of which may lack its end; how many bytes they are.
+        Of `size` bytes so many were `before` them."""
+        stop = whole_records(MappedBuffer(self._piece, 0), end)
+        if stop == 0:
+            return 0
+        state = self._rows.collect(MappedBuffer(memoryview(self._piece)[:stop], 0), 0, stop, stop)
+        if state != MESSAGE or self._rows.at != stop:
+            raise self._damaged(before + self._rows.at)
+        try:
+            self._builder.add(self._rows, times=1 + (size - before - stop) // stop)
         except ProtocolError as error:
             raise SparkError(f"{self._part}: a compressed body cannot be read: {error}") from None
-        self.count += batch.num_rows
+        return int(stop)
+
+    def _damaged(self, at: int) -> SparkError:
+        return SparkError(f"{self._part}: an answer of the broker is damaged at byte {at}")
+
+    def _finish(self, count: int) -> None:
+        """A batch of the first `count` rows that were added, if there are any."""
+        self._bytes = 0
+        batch = self._builder.finish(self._rows)
+        if count < batch.num_rows:  # of an answer that broke off: it comes again
+            batch = batch.slice(0, count)
+        self.count += count
         if self._tags is not None:
             import pyarrow.compute as pc  # noqa: PLC0415 - dear to load, for every Python process of Spark's
 
             batch = batch.filter(pc.is_in(batch.column("tags"), value_set=self._tags)).select(self._schema.names)
-        return batch
+        if batch.num_rows:
+            self._ready.append(batch)
 
 
 def _wanted_tags(fetching: Fetching) -> pa.Array | None:

@@ -1,4 +1,4 @@
-"""PySpark's own daemon, which Spark's Python workers are forked from, but for one thing: who has read enough is no error.
+"""PySpark's own daemon, which its workers are forked from, but for one thing: who has read enough is no error.
 
 `limit`, `take` and `show` leave a worker while it writes, and a plan is done when all of it was read. PySpark prints a
 traceback of the broken pipe then, for every task; here the worker just ends, as it would anyhow.
@@ -27,7 +27,7 @@ def quietly(worker: Worker) -> Worker:
 
 
 def main() -> None:
-    daemon.worker = quietly(daemon.worker)
+    daemon.worker = quietly(daemon.worker)  # type: ignore[assignment]
     daemon.manager()
 
 

@@ -8,6 +8,9 @@ The daemon that forks them is ours, see worker_daemon.py. A setting names it too
 
 The process of a streaming query only asks brokers for offsets, but Arrow brings numpy, and numpy as many threads as
 there are cores, at a third of what the process costs to start. Spark tells its tasks to do with one; here the query is.
+
+Batches of several megabytes come and go in a worker. The C library would give their memory back and have the system
+clear it anew for each; it is told to keep some.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ case "$1 $2" in
   "-m pyspark.daemon")
     shift 2
     set -- -m rocketq.spark.worker_daemon "$@"
+    export MALLOC_MMAP_THRESHOLD_="${{MALLOC_MMAP_THRESHOLD_:-33554432}}"
+    export MALLOC_TRIM_THRESHOLD_="${{MALLOC_TRIM_THRESHOLD_:-67108864}}"
     ;;
   "-m pyspark.sql.streaming.python_streaming_source_runner")
     export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-1}}"

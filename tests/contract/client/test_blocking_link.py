@@ -6,12 +6,12 @@ import itertools
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from rocketq.client.blocking import link as links
-from rocketq.client.blocking.link import Link
+from rocketq.client.blocking.link import Link, ReadInto
 from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
@@ -67,6 +67,77 @@ def test_a_large_answer_comes_whole_whatever_the_pieces_it_is_sent_in() -> None:
     assert [each.opaque for each in received] == [1, 2, 3]
     assert [each.body for each in received] == [BODY, b"short", b""]
     assert received[0].ext_fields == {"nextBeginOffset": "7"}
+
+
+def test_bodies_are_handed_over_while_they_come() -> None:
+    """Goal: who wants a body takes it piece by piece, who does not gets it with its answer, and all stay in step."""
+
+    def serve(peer: socket.socket) -> None:
+        data = answer(1) + answer(2, b"not for you") + answer(3) + answer(4, b"")
+        for low in range(0, len(data), 777_777):
+            peer.sendall(data[low : low + 777_777])
+
+    taken = bytearray()
+
+    def take(command: Command, size: int, into: ReadInto) -> bool:
+        if command.opaque == 2:
+            return False
+        for low in range(0, size, 100_003):
+            piece = bytearray(min(100_003, size - low))
+            into(memoryview(piece))
+            taken.extend(piece)
+        return True
+
+    with connected(serve) as link:
+        received = [link.receive(RequestCode.PULL_MESSAGE, HANG_MS, take) for _ in range(4)]
+        assert not link.is_stale
+    assert [(each.opaque, each.body) for each in received] == [(1, b""), (2, b"not for you"), (3, b""), (4, b"")]
+    assert bytes(taken) == BODY + BODY
+
+
+@pytest.mark.parametrize("error", [ValueError("no such record"), None])
+def test_a_connection_whose_answer_was_left_in_the_middle_is_not_used_again(error: Exception | None) -> None:
+    """Goal: what follows is no answer; whoever asks for this connection next gets a new one."""
+
+    def take(command: Command, size: int, into: ReadInto) -> bool:
+        into(memoryview(bytearray(10)))
+        if error is not None:
+            raise error
+        return True
+
+    def serve(peer: socket.socket) -> None:
+        with suppress(OSError):  # it is left in the middle
+            peer.sendall(answer(1))
+
+    with connected(serve) as link:
+        with pytest.raises(ValueError if error else RemoteProtocolError, match="no such" if error else "10 of 2097152"):
+            link.receive(RequestCode.PULL_MESSAGE, HANG_MS, take)
+        assert link.is_stale
+
+
+def take_all(command: Command, size: int, into: ReadInto) -> bool:
+    into(memoryview(bytearray(size)))
+    return True
+
+
+def test_a_body_that_is_taken_may_stop_in_the_middle_too() -> None:
+    """Goal: silence, and a peer that goes, are told as for an answer that is received whole."""
+    done = threading.Event()
+
+    def serve(peer: socket.socket) -> None:
+        peer.sendall(answer(1)[:1000])
+        done.wait(HANG_MS / 1000)
+
+    with connected(serve) as link:
+        with pytest.raises(RequestTimeoutError, match="300 ms"):
+            link.receive(RequestCode.PULL_MESSAGE, 300, take_all)
+        assert link.is_stale
+        done.set()
+    with (
+        connected(lambda peer: peer.sendall(answer(1)[:-1])) as link,
+        pytest.raises(ConnectionClosedError, match="closed"),
+    ):
+        link.receive(RequestCode.PULL_MESSAGE, HANG_MS, take_all)
 
 
 def test_an_answer_that_stops_in_the_middle_is_a_timeout() -> None:

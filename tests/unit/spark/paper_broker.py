@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import replace
 
+from rocketq.client.blocking.link import BodyTaker
 from rocketq.client.errors import NoQueueError
 from rocketq.errors import ConnectionClosedError
 from rocketq.model import Host, Record
@@ -50,9 +52,12 @@ class PaperBroker:
         self.count_max = count_max
         self.slave_high: int | None = None
         self.suggests_slave = False
+        self.answers_backwards = False
         self.has_master = True
         self.before_answer: Callable[[int], None] = lambda number: None
         """Called with the number of each pull; may change the broker, or raise."""
+        self.before_piece: Callable[[int], None] = lambda at: None
+        """Called with the place of each piece of an answer that is asked for; may raise."""
         self.pulls: list[tuple[str, int]] = []
         self.dropped: list[str] = []
         self._asked: dict[str, list[Command]] = {}
@@ -89,13 +94,21 @@ class PaperBroker:
         self._asked.setdefault(self._at, []).append(replace(command, opaque=opaque))
         return opaque
 
-    def receive(self, code: int, timeout_ms: int) -> Command:
+    def receive(self, code: int, timeout_ms: int, take: BodyTaker) -> Command:
         waiting = self._asked.get(self._at)
         if not waiting:
             raise ConnectionClosedError(self._at, "nothing was asked here")
-        command = waiting.pop(0)
+        command = waiting.pop(-1 if self.answers_backwards else 0)
         self.before_answer(command.opaque)
-        return self._answer(command, PullRequest.decode(command.ext_fields))
+        answer = self._answer(command, PullRequest.decode(command.ext_fields))
+        body = io.BytesIO(answer.body)
+        bare = replace(answer, body=b"")
+        is_taken = bool(answer.body) and take(bare, len(answer.body), lambda piece: self._fill(body, piece))
+        return bare if is_taken else answer
+
+    def _fill(self, body: io.BytesIO, piece: memoryview) -> None:
+        self.before_piece(body.tell())
+        assert body.readinto(piece) == len(piece), "more was wanted than there is"
 
     def _answer(self, command: Command, asked: PullRequest) -> Command:
         high = self.slave_high if self._at == SLAVE and self.slave_high is not None else self.high

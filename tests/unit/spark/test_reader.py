@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.unit.spark.paper_broker import MASTER, SLAVE, PaperBroker
@@ -11,6 +13,7 @@ from rocketq.columns import arrow_schema
 from rocketq.errors import ConnectionClosedError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
+from rocketq.protocol.headers.pull import PullRequest
 from rocketq.spark import reader
 from rocketq.spark.errors import DataLossError, SparkError
 from rocketq.spark.offsets import QueueKey
@@ -51,6 +54,70 @@ def test_a_line_that_breaks_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
     broker.before_answer = break_once
     assert read(monkeypatch, broker, 0, 100) == list(range(100))
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 100, 333, 4096])
+@pytest.mark.parametrize("batch_bytes", [1, 2000, 1 << 20])
+def test_answers_are_decoded_in_pieces_of_any_size(
+    monkeypatch: pytest.MonkeyPatch, piece_bytes: int, batch_bytes: int
+) -> None:
+    """Goal: records across the ends of pieces, and larger than one, are rows like others."""
+    monkeypatch.setattr(reader, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(reader, "BATCH_BYTES", batch_bytes)
+    assert read(monkeypatch, PaperBroker(0, 100), 5, 77) == list(range(5, 77))
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 2000, 1 << 20])
+def test_an_answer_that_breaks_off_comes_again_whole(monkeypatch: pytest.MonkeyPatch, batch_bytes: int) -> None:
+    """Goal: rows of half an answer, decoded already, are none; those of answers before it in the same batch are."""
+    monkeypatch.setattr(reader, "PIECE_BYTES", 300)
+    monkeypatch.setattr(reader, "BATCH_BYTES", batch_bytes)
+    broker, asked, cut = PaperBroker(0, 100), 0, 0
+
+    def break_off(at: int) -> None:
+        nonlocal asked, cut
+        asked += 1
+        if at and asked % 7 == 0 and cut < 12:
+            cut += 1
+            raise ConnectionClosedError(MASTER, "cut in the middle")
+
+    broker.before_piece = break_off
+    assert read(monkeypatch, broker, 0, 100) == list(range(100))
+    assert cut > 5
+
+
+def test_answers_in_another_order_are_rows_in_the_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what came early waits for what lies before it."""
+    broker = PaperBroker(0, 100)
+    broker.answers_backwards = True
+    assert read(monkeypatch, broker, 0, 100) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("damage", "at"),
+    [
+        (lambda body: body[:-1], "."),
+        (lambda body: body + b"\0\0", "."),
+        (lambda body: bytes(12) + body, "0"),
+        (lambda body: body[:88] + b"?" + body[89:], "0"),
+        (lambda body: b"\x7f" + body[1:], "0"),
+    ],
+    ids=["cut", "longer", "zeros", "a changed byte", "a size that cannot be"],
+)
+def test_a_damaged_answer_is_told_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes], at: str
+) -> None:
+    """Goal: no row of it is made up, and nobody waits for bytes that never come."""
+    broker = PaperBroker(0, 100)
+    sound = broker._answer
+
+    def answer(command: Command, asked: PullRequest) -> Command:
+        made = sound(command, asked)
+        return replace(made, body=damage(made.body)) if asked.queue_offset == 8 else made
+
+    monkeypatch.setattr(broker, "_answer", answer)
+    with pytest.raises(SparkError, match=rf"^T queue 0 of b, offsets 0 to 99: .* is damaged at byte {at}\d*$"):
+        read(monkeypatch, broker, 0, 100)
 
 
 def test_a_broker_that_stays_away_is_told_with_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:

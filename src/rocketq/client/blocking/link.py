@@ -25,6 +25,12 @@ _KERNEL_WAITS: Final = sys.platform == "linux"
 """There one call takes in a whole answer: the kernel waits for all of it, and has a timeout of its own."""
 _START: Final = struct.Struct(">i4s")
 
+ReadInto = Callable[[memoryview], None]
+"""Fills a piece of memory with the bytes that come next."""
+BodyTaker = Callable[[Command, int, ReadInto], bool]
+"""Told of an answer without its body, how many bytes that has and how they are had. It takes all of them, or says False
+and takes none."""
+
 
 class Link:
     """Answers are matched by their opaque; requests of the peer are none of our business and dropped."""
@@ -45,11 +51,12 @@ class Link:
         self._opaque = 0
         self._early: dict[int, Command] = {}
         self._used_s = time.monotonic()
+        self._is_cut = False
 
     @property
     def is_stale(self) -> bool:
-        """Not used for so long that a new one is safer."""
-        return time.monotonic() - self._used_s > IDLE_S_MAX
+        """Not used for so long that a new one is safer, or left in the middle of an answer."""
+        return self._is_cut or time.monotonic() - self._used_s > IDLE_S_MAX
 
     def send(self, command: Command) -> int:
         """Hand a request to the network; its opaque is what receive() gives back with the answer."""
@@ -75,34 +82,56 @@ class Link:
                 self._early[other.opaque] = other
         return answer
 
-    def receive(self, code: int, timeout_ms: int) -> Command:
-        """The next answer to any request that was sent."""
+    def receive(self, code: int, timeout_ms: int, take: BodyTaker | None = None) -> Command:
+        """The next answer to any request that was sent; without its body if `take` has it."""
         if self._early:
             return self._early.pop(next(iter(self._early)))
         deadline_s = time.monotonic() + timeout_ms / 1000
         while True:
-            command = self._read(code, timeout_ms, deadline_s)
+            command = self._read(code, timeout_ms, deadline_s, take)
             if command.is_response:
                 return command
 
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, code: int, timeout_ms: int, deadline_s: float) -> Command:
+    def _read(self, code: int, timeout_ms: int, deadline_s: float, take: BodyTaker | None = None) -> Command:
         try:
             size, mark = _START.unpack(self._exactly(_START.size, deadline_s))
             if not 4 < size <= FRAME_BYTES_MAX - 4:
                 raise RemoteProtocolError(f"{self.addr} announces a frame of {size} bytes")
             header_bytes = min(size - 4, int.from_bytes(mark[1:], "big"))
             command = decode_command(mark + self._exactly(header_bytes, deadline_s))
-            if size - 4 > header_bytes:  # a body may have a megabyte: it is never copied
-                command = replace(command, body=self._exactly(size - 4 - header_bytes, deadline_s))
+            left = size - 4 - header_bytes
+            taker = take if command.is_response else None
+            if left > 0 and (taker is None or not self._hand_over(command, left, deadline_s, taker)):
+                command = replace(command, body=self._exactly(left, deadline_s))  # megabytes: never copied
             self._used_s = time.monotonic()
             return command
         except TimeoutError:
             raise RequestTimeoutError(self.addr, code, timeout_ms) from None
         except OSError as error:
             raise ConnectionClosedError(self.addr, str(error)) from None
+
+    def _hand_over(self, command: Command, size: int, deadline_s: float, take: BodyTaker) -> bool:
+        left = size
+
+        def into(piece: memoryview) -> None:
+            nonlocal left
+            at = 0
+            while at < len(piece):
+                got = self._some_into(piece[at:], deadline_s - time.monotonic())
+                if not got:
+                    raise ConnectionClosedError(self.addr, "the peer closed the connection")
+                at += got
+            left -= at
+
+        self._is_cut = True
+        is_taken = take(command, size, into)
+        if left != (0 if is_taken else size):
+            raise RemoteProtocolError(f"{size - left} of {size} bytes of an answer were taken")
+        self._is_cut = False
+        return is_taken
 
     def _exactly(self, count: int, deadline_s: float) -> bytes:
         parts: list[bytes] = []
@@ -125,6 +154,19 @@ class Link:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(timeout_s))
         try:
             return self._socket.recv(count, socket.MSG_WAITALL)
+        except BlockingIOError:
+            raise TimeoutError from None
+
+    def _some_into(self, piece: memoryview, timeout_s: float) -> int:
+        """As _some(), to where the bytes belong."""
+        if timeout_s <= 0:
+            raise TimeoutError
+        if not self._kernel_waits:
+            self._socket.settimeout(timeout_s)
+            return self._socket.recv_into(piece)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(timeout_s))
+        try:
+            return self._socket.recv_into(piece, 0, socket.MSG_WAITALL)
         except BlockingIOError:
             raise TimeoutError from None
 

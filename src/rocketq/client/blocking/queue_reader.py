@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from rocketq.client.blocking.client import BlockingClient
+from rocketq.client.blocking.link import ReadInto
 from rocketq.client.core.read_ahead import ReadAhead, Step
 from rocketq.client.core.routes import MASTER_ID
 from rocketq.client.errors import NoQueueError
@@ -34,6 +35,13 @@ class ReadOptions:
     timeout_ms: int = 10_000
     retries: int = 5
     retry_ms: int = 500
+
+
+class BodySink(Protocol):
+    """Where the bodies of answers go, in queue order, each a run of whole records."""
+
+    def take(self, size: int, into: ReadInto) -> None:
+        """All `size` bytes of one. What `into` raises is passed on and nothing of that body kept: it comes again."""
 
 
 class RangeGoneError(RocketQError):
@@ -85,17 +93,25 @@ class QueueReader:
         return self._ahead.handed_to
 
     def __iter__(self) -> Iterator[bytes]:
+        bodies = _Bodies()
+        for _ in self.feed(bodies):
+            yield from bodies.taken()
+
+    def feed(self, sink: BodySink) -> Iterator[None]:
+        """The same into a sink, while it comes from the broker where that is possible; a step for every answer."""
         try:
             while not self._ahead.is_done:
                 try:
-                    self._advance()
+                    self._advance(sink)
                 except (RemotingError, NoQueueError, TopicNotFound) as error:  # a topic goes with its last broker
                     self._bear(error)
-                yield from self._ahead.ready()
+                for body in self._ahead.ready():
+                    sink.take(len(body), _from_memory(body))
+                yield
         finally:
             self._abandon()
 
-    def _advance(self) -> None:
+    def _advance(self, sink: BodySink) -> None:
         """Send what is due, take one answer."""
         addr = self._client.broker(
             self._queue.topic, self._queue.broker_name, broker_id=self._broker_id, fresh=self._failures > 0
@@ -113,10 +129,27 @@ class QueueReader:
                 for each in (step, *due):
                     self._ahead.failed(each)
                 raise
-        answer = link.receive(PullRequest.CODE, self._options.timeout_ms)
+        streamed = 0
+
+        def take(answer: Command, size: int, into: ReadInto) -> bool:
+            nonlocal streamed
+            if not self._is_next(answer):
+                return False
+            sink.take(size, into)
+            streamed = size
+            return True
+
+        answer = link.receive(PullRequest.CODE, self._options.timeout_ms, take)
         answered = self._waiting.pop(answer.opaque, None)
         if answered is not None:
-            self._take(answered, answer, addr)
+            self._take(answered, answer, addr, streamed)
+
+    def _is_next(self, answer: Command) -> bool:
+        """Whether its records are those that nobody has yet, from the first on."""
+        step = self._waiting.get(answer.opaque)
+        if step is None or answer.code != ResponseCode.SUCCESS or not self._ahead.is_first(step):
+            return False
+        return PullResponse.decode(answer.ext_fields).next_offset > step.low
 
     def _request(self, step: Step) -> Command:
         options = self._options
@@ -133,14 +166,14 @@ class QueueReader:
         )
         return make_request(header, opaque=0)
 
-    def _take(self, step: Step, answer: Command, addr: str) -> None:
+    def _take(self, step: Step, answer: Command, addr: str, streamed: int) -> None:
         match answer.code:
             case ResponseCode.SUCCESS | ResponseCode.PULL_RETRY_IMMEDIATELY:
                 header = PullResponse.decode(answer.ext_fields)
                 if header.next_offset <= step.low:
                     raise RangeGoneError(self._queue, step.low, step.high)
                 body = answer.body if answer.code == ResponseCode.SUCCESS else b""
-                self._ahead.answered(step, body, header.next_offset)
+                self._ahead.answered(step, body, header.next_offset, passed_bytes=streamed)
                 self._broker_id = header.suggested_broker_id
                 self._failures = 0
             case ResponseCode.PULL_OFFSET_MOVED | ResponseCode.PULL_NOT_FOUND:
@@ -187,3 +220,31 @@ class QueueReader:
         if self._waiting and self._addr is not None:
             self._client.drop(self._addr)
         self._waiting.clear()
+
+
+class _Bodies:
+    """A sink that keeps them as they are."""
+
+    def __init__(self) -> None:
+        self._taken: list[bytes] = []
+
+    def take(self, size: int, into: ReadInto) -> None:
+        body = bytearray(size)
+        into(memoryview(body))
+        self._taken.append(bytes(body))
+
+    def taken(self) -> list[bytes]:
+        """What came since the last call."""
+        taken, self._taken = self._taken, []
+        return taken
+
+
+def _from_memory(body: bytes) -> ReadInto:
+    at = 0
+
+    def into(piece: memoryview) -> None:
+        nonlocal at
+        piece[:] = memoryview(body)[at : at + len(piece)]
+        at += len(piece)
+
+    return into

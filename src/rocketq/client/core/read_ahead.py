@@ -55,11 +55,16 @@ class ReadAhead:
             step.is_sent = True
         return due
 
-    def answered(self, step: Step, body: bytes, next_offset: int) -> None:
-        """The answer to a step's pull: messages up to `next_offset`."""
-        count = next_offset - step.low
-        if count > 0 and body:
-            self._learn(count, len(body), step.high - step.low)
+    def is_first(self, step: Step) -> bool:
+        """Whether all before this step's `low` was handed out: the answer to it may be passed on at once."""
+        return self._steps[0] is step and not step.bodies
+
+    def answered(self, step: Step, body: bytes, next_offset: int, *, passed_bytes: int = 0) -> None:
+        """The answer to a step's pull: messages up to `next_offset`. It has no body here if so many bytes of it were
+        passed on already."""
+        count, size_bytes = next_offset - step.low, len(body) or passed_bytes
+        if count > 0 and size_bytes:
+            self._learn(count, size_bytes, step.high - step.low)
         if body:
             step.bodies.append(body)
         step.low = max(step.low, next_offset)
