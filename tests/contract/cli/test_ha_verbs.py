@@ -138,8 +138,11 @@ def test_replicas_that_would_not_be_replicas_are_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("port", ["1", "65530"])
-def test_ports_that_replicas_cannot_have_are_told_once(tmp_path: Path, port: str) -> None:
-    """Goal: one line for all of them, before any starts; it names what was typed."""
+def test_ports_that_replicas_cannot_have_are_told_once(
+    tmp_path: Path, port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: one line for all of them, before any starts; it names what was typed, also where etcd is missing."""
+    monkeypatch.setenv("PATH", str(tmp_path))
     options = ["up", "--replicas", "3", "--data-dir", str(tmp_path), "--namesrv-port", "0", "--broker-port", port]
     done = CliRunner().invoke(main, options)
     assert done.exit_code == 2

@@ -284,6 +284,9 @@ def up(
         options += ["-c", str(config_file)] if config_file is not None else []
         given = _check_settings(config_file, data_dir, changes)
         names = _name_server(data_dir, host, namesrv_port)
+        count = replicas if brokers is None else _count(brokers)
+        assert count is not None
+        _require_ports(port, count)
         if replicas is not None:
             if given.get("haProtocol", "fenced") != "fenced":
                 raise ConfigError(
@@ -296,8 +299,7 @@ def up(
             processes = _processes(replicas, data_dir, host, port, log_file, options, given)
             fleet: Fleet = ReplicaFleet(names, processes, etcd)
         else:
-            assert brokers is not None
-            processes = _processes(_count(brokers), data_dir, host, port, log_file, options, given)
+            processes = _processes(count, data_dir, host, port, log_file, options, given)
             fleet = Fleet(names, processes)
         serve(fleet, ready_file)
         sys.exit(FAILED if fleet.failed else 0)
@@ -338,6 +340,15 @@ def _count(brokers: str) -> int:
     return int(brokers)
 
 
+def _require_ports(first: int, count: int) -> None:
+    """Said before anything else is looked for that may be missing."""
+    last = first + PORT_STEP * (count - 1)
+    if first and not PORT_MIN <= first <= last <= PORT_MAX:
+        raise ConfigError(
+            f"--broker-port {first}: {count} brokers listen at {first} to {last}, outside {PORT_MIN}..{PORT_MAX}"
+        )
+
+
 def _processes(
     count: int,
     data_dir: Path,
@@ -348,12 +359,6 @@ def _processes(
     given: dict[str, str],
 ) -> list[BrokerProcess]:
     """Ports are ten apart, names and directories numbered; replicas have one name."""
-    last_port = first_port + PORT_STEP * (count - 1)
-    if first_port and not PORT_MIN <= first_port <= last_port <= PORT_MAX:
-        raise ConfigError(
-            f"--broker-port {first_port}: {count} brokers listen at {first_port} to {last_port}, outside "
-            f"{PORT_MIN}..{PORT_MAX}"
-        )
     processes = []
     are_replicas = "haProtocol=fenced" in options
     names = [f"{BROKER_NAME}-replica-{number}" if are_replicas else f"broker-{number}" for number in range(count)]
