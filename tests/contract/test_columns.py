@@ -119,6 +119,21 @@ def test_buffer_by_buffer_is_the_same_as_all_at_once(given_records: list[list[Re
         assert rows_of(batch) == [expected(record) for record in decode_records(every)]
 
 
+def test_many_small_buffers_copy_little() -> None:
+    """Goal: a broker that answers with a few messages at a time costs no copy of the batch with every answer."""
+    builder, rows = BatchBuilder(arrow_schema(COLUMN_TYPES), {"brokerName": "broker-a"}), RecordRows()
+    rows.in_place, sizes = False, set()
+    for number in range(1000):
+        data = encode_record(make(number, properties=b"KEYS\1k\2a\1b\2"))
+        rows.collect(MappedBuffer(data, 0), 0, len(data), 1 << 20)
+        builder.add(rows)
+        columns = (rows.body, rows.keys, rows.names, rows.values)
+        sizes |= {(at, len(held)) for at, each in enumerate(columns) for held in (each.ends, each.data)}
+        sizes |= {("numbers", rows.number_room), ("map", len(rows.map_ends))}
+    assert len(sizes) < 150
+    assert builder.finish(rows).column("queueOffset").to_pylist() == list(range(1000))
+
+
 def make(queue_offset: int, **changes: object) -> Record:
     record = Record(
         size=0, version=1, body_crc=0, queue_id=0, flag=0, queue_offset=queue_offset, log_offset=0, sys_flag=0,

@@ -296,7 +296,7 @@ class RecordRows:
             self.names.reserve(items, self.properties_bytes, times)
             self.values.reserve(items, self.properties_bytes, times)
             if self.filled + rows > self._map_room:
-                self._map_room = self.filled + rows * times + (rows >> 3)
+                self._map_room = max(self.filled + rows * times + (rows >> 3), 2 * self._map_room)
                 self.map_ends = longer(self.map_ends, 4 * (self.filled + 1), 4 * (self._map_room + 1))
         self.point()
 
@@ -306,7 +306,7 @@ class RecordRows:
         before: cython.Py_ssize_t = self._number_room
         if self.filled + rows <= before:
             return 0
-        self._number_room = self.filled + rows * times + (rows >> 3)
+        self._number_room = max(self.filled + rows * times + (rows >> 3), 2 * before)
         ints, longs = bytearray(16 * self._number_room), bytearray(32 * self._number_room)
         for column in range(4):
             start, at = column * before, column * self._number_room

@@ -28,13 +28,14 @@ class TextColumn:
         self.point()
 
     def reserve(self, rows, bytes_max, times):
-        """Room for so many more rows and bytes; where there is none, for `times` as many: the batch will have them."""
+        """Room for so many more rows and bytes; where there is none, for `times` as many: the batch will have them. It
+        doubles at least, so that many small buffers do not copy all that came before with each of them."""
         if self.rows + rows > self._row_room:
-            self._row_room = self.rows + rows * times + (rows >> 3)
+            self._row_room = max(self.rows + rows * times + (rows >> 3), 2 * self._row_room)
             self.ends = longer(self.ends, 4 * (self.rows + 1), 4 * (self._row_room + 1))
             self.valid = self.valid + b"\xff" * (self._row_room // 8 + 1 - len(self.valid))
         if self.used + bytes_max > self._byte_room:
-            self._byte_room = self.used + bytes_max * times + (bytes_max >> 3)
+            self._byte_room = max(self.used + bytes_max * times + (bytes_max >> 3), 2 * self._byte_room)
             self.data = longer(self.data, self.used, self._byte_room + 1)
         self.point()
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from rocketq.client.blocking import link as links
-from rocketq.client.blocking.link import Link, ReadInto
+from rocketq.client.blocking.link import BodyTaker, Link, ReadInto
 from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
@@ -120,27 +120,8 @@ def take_all(command: Command, size: int, into: ReadInto) -> bool:
     return True
 
 
-def test_a_body_that_is_taken_may_stop_in_the_middle_too() -> None:
-    """Goal: silence, and a peer that goes, are told as for an answer that is received whole."""
-    done = threading.Event()
-
-    def serve(peer: socket.socket) -> None:
-        peer.sendall(answer(1)[:1000])
-        done.wait(HANG_MS / 1000)
-
-    with connected(serve) as link:
-        with pytest.raises(RequestTimeoutError, match="300 ms"):
-            link.receive(RequestCode.PULL_MESSAGE, 300, take_all)
-        assert link.is_stale
-        done.set()
-    with (
-        connected(lambda peer: peer.sendall(answer(1)[:-1])) as link,
-        pytest.raises(ConnectionClosedError, match="closed"),
-    ):
-        link.receive(RequestCode.PULL_MESSAGE, HANG_MS, take_all)
-
-
-def test_an_answer_that_stops_in_the_middle_is_a_timeout() -> None:
+@pytest.mark.parametrize("take", [None, take_all], ids=["whole", "taken"])
+def test_an_answer_that_stops_in_the_middle_is_a_timeout(take: BodyTaker | None) -> None:
     """Goal: neither silence nor half an answer holds a task longer than it was told to wait."""
     done = threading.Event()
 
@@ -150,17 +131,18 @@ def test_an_answer_that_stops_in_the_middle_is_a_timeout() -> None:
 
     with connected(serve) as link:
         with pytest.raises(RequestTimeoutError, match="300 ms"):
-            link.receive(RequestCode.PULL_MESSAGE, 300)
+            link.receive(RequestCode.PULL_MESSAGE, 300, take)
         done.set()
 
 
-def test_a_peer_that_goes_in_the_middle_of_an_answer_is_told_of() -> None:
+@pytest.mark.parametrize("take", [None, take_all], ids=["whole", "taken"])
+def test_a_peer_that_goes_in_the_middle_of_an_answer_is_told_of(take: BodyTaker | None) -> None:
     """Goal: half an answer is never taken for a whole one."""
     with (
         connected(lambda peer: peer.sendall(answer(1)[:-1])) as link,
         pytest.raises(ConnectionClosedError, match="closed"),
     ):
-        link.receive(RequestCode.PULL_MESSAGE, HANG_MS)
+        link.receive(RequestCode.PULL_MESSAGE, HANG_MS, take)
 
 
 def test_a_frame_without_bounds_is_refused() -> None:
