@@ -25,11 +25,11 @@ def reading(spark: SparkSession, filler: Filler, topic: str | None, **options: s
 
 
 def following(spark: SparkSession, filler: Filler, topic: str | None, **options: str) -> DataFrame:
-    """A stream of a topic from its beginning."""
+    """A stream of a topic from its beginning, over the line unless it is said: batches are read in place."""
     reader = spark.readStream.format("rocketmq").option("nameServer", filler.name_servers)
     if topic is not None:
         reader = reader.option("subscribe", topic)
-    return reader.options(**{"startingOffsets": "earliest", **named(options)}).load()
+    return reader.options(**{"startingOffsets": "earliest", "readInPlace": "false", **named(options)}).load()
 
 
 def contents(frame: DataFrame) -> dict[Place, bytes]:

@@ -91,14 +91,15 @@ class Sender(threading.Thread):
             self.acknowledged[result.queue.broker_name, result.queue.queue_id, result.queue_offset] = message
 
 
+@pytest.mark.parametrize("in_place", ["true", "false"])
 def test_brokers_killed_in_the_middle_of_a_stream(
-    spark: SparkSession, killed_broker: tuple[Filler, BrokerProcess], tmp_path: Path
+    spark: SparkSession, killed_broker: tuple[Filler, BrokerProcess], tmp_path: Path, in_place: str
 ) -> None:
     """Goal: everything acknowledged is there once, with its contents; the query never dies."""
     filler, broker = killed_broker
     topic = filler.topic(queues=4)
     patient = {"fetchOffset__numRetries": "60", "fetchOffset__retryIntervalMs": "500"}
-    archive = Archive(spark, filler, tmp_path, topic, maxOffsetsPerTrigger="500", **patient)
+    archive = Archive(spark, filler, tmp_path, topic, maxOffsetsPerTrigger="500", readInPlace=in_place, **patient)
     query = archive.writer().trigger(processingTime="0 seconds").start()
     sender = Sender(filler, topic)
     sender.start()

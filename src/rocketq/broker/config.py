@@ -106,6 +106,7 @@ class BrokerConfig:
     held_pulls_max: int = option("pullThreadPoolQueueCapacity", 100_000)
     pull_bytes_max: int = option("maxPullBytesOnRequest", 4 << 20)
     pull_count_max: int = option("maxPullCountOnRequest", 8_192)
+    pull_in_place: bool = option("pullInPlaceEnable", True)
     slave_read: bool = option("slaveReadEnable", False)
     cold_flow_control: bool = option("coldDataFlowControlEnable", False)
     cold_bytes_max: int = option("cgColdReadThreshold", 3 << 20)

@@ -1,5 +1,5 @@
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, load_i32, load_i64
+from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, load_i32, load_i64, store_i32, store_i64
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.filter_program cimport TRUE, FilterProgram
 from rocketq.kernel.records cimport BAD_CRC, MESSAGE, RecordView
@@ -29,6 +29,7 @@ cdef class QueueRead:
     cdef readonly long long scanned, need_log_offset, last_log_offset, bad_log_offset, missing_log_offset
     cdef readonly object records
     cdef readonly Py_ssize_t size_bytes
+    cdef public bint in_place
     cdef list _segments
     cdef long long _taken_offset[TAKEN_MAX]
     cdef int _taken_size[TAKEN_MAX]
@@ -39,4 +40,5 @@ cdef class QueueRead:
         long long gone_until, object tag_codes, object unit_filter, object record_filter, RecordView view, bint check_crc,
     ) except -100
     cdef void gather(self)
+    cdef void note_places(self)
     cdef void copy_to(self, unsigned char* target, Py_ssize_t at)

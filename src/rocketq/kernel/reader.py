@@ -1,4 +1,7 @@
-"""Reading a queue: units, their records checked and copied into one piece of bytes."""
+"""Reading a queue: units, their records checked and copied into one piece of bytes, or the places where they lie:
+
+places := (log offset: i64, bytes: i32)*
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.filter_program import TRUE, FilterProgram
-    from rocketq.kernel.primitives import copy_bytes, equal_bytes, load_i32, load_i64
+    from rocketq.kernel.primitives import copy_bytes, equal_bytes, load_i32, load_i64, store_i32, store_i64
     from rocketq.kernel.queue_units import QueueTail, is_address
     from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
 
@@ -84,6 +87,7 @@ class ReadLimits:
 @cython.cclass
 class QueueRead:
     """One read and its result: `records` back to back, `found` of them, `scanned` units passed, `bad` records skipped.
+    With `in_place` it has their places for records.
 
     Of the bad ones `bad_units` point to no record of theirs at all. `missing_log_offset` (or -1) is the last unit whose
     record is gone, `bad_log_offset` the last damaged one.
@@ -93,6 +97,7 @@ class QueueRead:
         if not cython.compiled:
             self._taken_offset = [0] * TAKEN_MAX
             self._taken_size = [0] * TAKEN_MAX
+        self.in_place = False
         self.reset()
 
     def reset(self):
@@ -119,7 +124,7 @@ class QueueRead:
         view: RecordView,
         check_crc: cython.bint,
     ):
-        """walk(), and the records it takes copied into one bytes object."""
+        """walk(), and the records it takes copied into one bytes object, or their places."""
         state: cython.int
         if first < 0 or stop * 20 > units.size:
             raise IndexError(f"units {first}..{stop} of a file of {units.size // 20}")
@@ -127,7 +132,10 @@ class QueueRead:
             log, queue, units, first, stop, limits, gone_until, tag_codes, unit_filter, record_filter, view, check_crc
         )
         if state == READ_DONE:
-            self.gather()
+            if self.in_place:
+                self.note_places()
+            else:
+                self.gather()
         return state
 
     def walk(
@@ -234,6 +242,21 @@ class QueueRead:
             out = bytearray(self.size_bytes)
             self.copy_to(memoryview(out), 0)
             self.records = bytes(out)
+
+    def note_places(self):
+        """The taken records stay where they are."""
+        target: cython.p_uchar
+        index: cython.int
+        if cython.compiled:
+            out = PyBytes_FromStringAndSize(cython.NULL, 12 * self.found)
+            target = out
+        else:
+            out = bytearray(12 * self.found)
+            target = memoryview(out)
+        for index in range(self.found):
+            store_i64(target, 12 * index, self._taken_offset[index])
+            store_i32(target, 12 * index + 8, self._taken_size[index])
+        self.records = out if cython.compiled else bytes(out)
 
     def copy_to(self, target, at):
         """Copy the taken records, `size_bytes` of them. A filter may have let others run: their segments are held."""

@@ -75,6 +75,7 @@ class Fetching:
     timeout_ms: int = 10_000
     retries: int = 5
     retry_ms: int = 1_000
+    in_place: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +329,7 @@ def _parse_fetching(options: Options, group: str) -> Fetching:
         group=group,
         expression=expression,
         expression_type=ExpressionType.SQL92 if kind == "sql92" else ExpressionType.TAG,
+        in_place=options.flag("readInPlace", default=True),
         **_without_none(numbers),
     )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
 
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
 from rocketq.client.blocking.link import ReadInto
-from rocketq.client.blocking.queue_reader import RangeGoneError
+from rocketq.client.blocking.queue_reader import NotInPlaceError, PlacedRecords, RangeGoneError
 from rocketq.client.core.subscriptions import tags_of
 from rocketq.columns import COLUMN_TYPES, BatchBuilder, arrow_schema
 from rocketq.errors import ProtocolError, RocketQError
@@ -22,6 +24,7 @@ from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.flags import ExpressionType
 from rocketq.protocol.names import SYSTEM_PROPERTIES
 from rocketq.spark.errors import DataLossError, SparkError, told_of
+from rocketq.spark.log_files import LogFiles
 from rocketq.spark.options import Connection, Fetching, SourceOptions
 from rocketq.spark.planner import LostRange, QueueSlice, describe_ranges
 
@@ -30,10 +33,12 @@ BATCH_BYTES: Final = 3 << 20
 one."""
 PIECE_BYTES: Final = 512 << 10
 """Of an answer received and decoded at once: half of what a core has for itself, so that it is still there."""
+_PLACE: Final = struct.Struct(">qi")
 
 log = logging.getLogger(__name__)
 
 _clients: dict[tuple[int, Connection], BlockingClient] = {}
+_log_files = LogFiles()
 
 
 def client_of(connection: Connection) -> BlockingClient:
@@ -110,13 +115,15 @@ def _read_options(fetching: Fetching) -> ReadOptions:
         timeout_ms=fetching.timeout_ms,
         retries=fetching.retries,
         retry_ms=fetching.retry_ms,
+        in_place=fetching.in_place,
     )
 
 
 class _Decoder:
     """Records of one slice to batches, while they come; tags are compared as texts, since brokers compare hashes only.
 
-    Answers pass through one small piece of memory: what is received there is decoded while it is in the cache.
+    Answers pass through one small piece of memory: what is received there is decoded while it is in the cache. Records
+    that a broker has in files of this machine are decoded where they lie.
     """
 
     def __init__(self, part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> None:
@@ -148,9 +155,19 @@ class _Decoder:
         self._finish(int(self._rows.filled))
 
     def take(self, size: int, into: ReadInto) -> None:
+        with self._all_or_none(size):
+            self._decode(size, into)
+
+    def take_placed(self, placed: PlacedRecords) -> None:
+        with self._all_or_none(placed.size_bytes):
+            self._decode_placed(placed)
+
+    @contextmanager
+    def _all_or_none(self, size: int) -> Iterator[None]:
+        """Of so many bytes of records all become rows, or none."""
         before = int(self._rows.filled)
         try:
-            self._decode(size, into)
+            yield
         except BaseException:
             self._finish(before)
             raise
@@ -184,11 +201,34 @@ class _Decoder:
         state = self._rows.collect(MappedBuffer(memoryview(self._piece)[:stop], 0), 0, stop, stop)
         if state != MESSAGE or self._rows.at != stop:
             raise self._damaged(before + self._rows.at)
+        self._lay_out(1 + (size - before - stop) // stop)
+        return int(stop)
+
+    def _decode_placed(self, placed: PlacedRecords) -> None:
+        """Files are trusted record by record: each says itself where it lies and which message it is."""
+        queue = self._part.queue
+        self._rows.topics, self._rows.queue_ids = {queue.topic.encode()}, {queue.queue_id}
         try:
-            self._builder.add(self._rows, times=1 + (size - before - stop) // stop)
+            self._take_from_files(placed)
+        finally:
+            self._rows.topics = self._rows.queue_ids = None
+
+    def _take_from_files(self, placed: PlacedRecords) -> None:
+        places, count, at = MappedBuffer(placed.places, 0), len(placed.places) // _PLACE.size, 0
+        while at < count:
+            file = _log_files.of(placed, _PLACE.unpack_from(placed.places, at * _PLACE.size)[0])
+            state = self._rows.collect_places(file, places, at, count)
+            if state != MESSAGE or self._rows.at == at:
+                raise NotInPlaceError(f"{self._part}: what is at place {self._rows.at} is not of it (state {state})")
+            self._lay_out(1)
+            at = int(self._rows.at)
+
+    def _lay_out(self, times: int) -> None:
+        """The rows that were just collected, the like of which come so many times."""
+        try:
+            self._builder.add(self._rows, times=times)
         except ProtocolError as error:
             raise SparkError(f"{self._part}: a compressed body cannot be read: {error}") from None
-        return int(stop)
 
     def _damaged(self, at: int) -> SparkError:
         return SparkError(f"{self._part}: an answer of the broker is damaged at byte {at}")

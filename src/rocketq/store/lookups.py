@@ -35,9 +35,10 @@ class Lookups:
         extension_filter: ExtensionFilter | None = None,
         record_filter: RecordFilter | None = None,
         correct_offset: bool = True,
+        in_place: bool = False,
     ) -> ReadResult:
         """Messages of a queue from an offset on. `bytes_max` given: it replaces the configured limits of count and
-        bytes. `tag_codes` are hashes of wanted tags (see tag_code)."""
+        bytes. `tag_codes` are hashes of wanted tags (see tag_code). With `in_place` only where they lie in the log."""
         self._require_open()
         require_place(topic, queue_id, queue_offset)
         require_count("count_max", count_max)
@@ -54,6 +55,7 @@ class Lookups:
             extension_filter=extension_filter,
             record_filter=record_filter,
             correct_offset=correct_offset,
+            in_place=in_place,
         )
 
     def message_at(self, log_offset: int) -> Record | None:

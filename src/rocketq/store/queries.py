@@ -77,6 +77,7 @@ class Queries:
         extension_filter: ExtensionFilter | None = None,
         record_filter: RecordFilter | None,
         correct_offset: bool,
+        in_place: bool,
     ) -> ReadResult:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
@@ -93,6 +94,7 @@ class Queries:
         limits = self._limits(count_max, bytes_max)
         stop = min(high, units.base + queue.units_per_file) - units.base
         found, unit_filter = QueueRead(), _extended_filter(queue, unit_filter, extension_filter)
+        found.in_place = in_place
         while True:
             state = found.read(
                 self._log.map,
@@ -143,6 +145,7 @@ class Queries:
             max_offset=high,
             records=found.records,
             count=found.found,
+            size_bytes=found.size_bytes,
             bad_count=found.bad,
             suggest_slave=behind > limits.memory_bytes,
         )

@@ -79,7 +79,7 @@ class ReadStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadResult:
-    """Records back to back, and where to read next."""
+    """Records back to back (or their places, see kernel/reader.py), their bytes, and where to read next."""
 
     status: ReadStatus
     next_offset: int
@@ -87,6 +87,7 @@ class ReadResult:
     max_offset: int
     records: bytes = b""
     count: int = 0
+    size_bytes: int = 0
     bad_count: int = 0
     suggest_slave: bool = False
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from struct import iter_unpack
 
 import pytest
 
 from rocketq.client import Admin, Message, Producer
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
-from rocketq.client.blocking.queue_reader import RangeGoneError
+from rocketq.client.blocking.link import ReadInto
+from rocketq.client.blocking.queue_reader import PlacedRecords, RangeGoneError
 from rocketq.errors import UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.messages import decode_records
+from rocketq.runtime.machine import boot_id, file_id
 from rocketq.testing import EmbeddedCluster
 
 COUNT = 3_000
@@ -45,6 +49,67 @@ def test_a_stretch_is_read_whole_and_in_order(
     """Goal: many small answers in flight at once, each message once, in queue order."""
     found = read(rocketq_cluster, queue, 10, COUNT - 5, depth=depth, bytes_max=20_000)
     assert found == list(range(10, COUNT - 5))
+
+
+class Placed:
+    """A sink that takes records out of the log's files by itself, and says which came over the line."""
+
+    def __init__(self) -> None:
+        self.found: list[bytes] = []
+        self.sent: list[bytes] = []
+
+    def take(self, size: int, into: ReadInto) -> None:
+        body = bytearray(size)
+        into(memoryview(body))
+        self.sent.append(bytes(body))
+
+    def take_placed(self, placed: PlacedRecords) -> None:
+        assert placed.folder_id == file_id(placed.folder)
+        for log_offset, size in iter_unpack(">qi", placed.places):
+            base = log_offset - log_offset % placed.file_bytes
+            with (Path(placed.folder) / f"{base:020d}").open("rb") as file:
+                file.seek(log_offset - base)
+                self.found.append(file.read(size))
+
+
+def placed(cluster: EmbeddedCluster, queue: MessageQueue, expression: str = "*") -> Placed:
+    sink, options = Placed(), ReadOptions(group="placed", expression=expression, in_place=True, bytes_max=20_000)
+    with BlockingClient(cluster.name_server_addr) as client:
+        for _ in QueueReader(client, queue, 0, COUNT, options).feed(sink):
+            pass
+    return sink
+
+
+@pytest.mark.skipif(not boot_id(), reason="this system does not say which kernel runs")
+@pytest.mark.parametrize(("expression", "step"), [("*", 1), ("A", 2)])
+def test_a_reader_on_the_brokers_machine_is_told_where_records_lie(
+    rocketq_cluster: EmbeddedCluster, queue: MessageQueue, expression: str, step: int
+) -> None:
+    """Goal: the files have at these places what the line would have brought, whatever the broker filtered."""
+    sink = placed(rocketq_cluster, queue, expression)
+    records = [record for each in sink.found for record in decode_records(each)]
+    assert not sink.sent
+    assert [record.queue_offset for record in records if record.queue_offset < COUNT] == list(range(0, COUNT, step))
+    assert all(record.body == b"%d" % record.queue_offset * 20 for record in records if record.queue_offset < COUNT)
+
+
+def test_a_reader_that_sees_other_files_gets_records(
+    rocketq_cluster: EmbeddedCluster, queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a broker that is reached under this machine's address but runs elsewhere."""
+    monkeypatch.setattr("rocketq.client.blocking.queue_reader.boot_id", lambda: "of another machine")
+    sink = placed(rocketq_cluster, queue)
+    assert not sink.found
+    assert sum(len(decode_records(each)) for each in sink.sent) == COUNT
+
+
+def test_operators_may_keep_their_files_to_themselves(make_rocketq_cluster: Callable[..., EmbeddedCluster]) -> None:
+    cluster = make_rocketq_cluster(settings={"pullInPlaceEnable": "false"})
+    with Producer("p", name_servers=cluster.name_server_addr) as producer:
+        messages = [Message(topic="Kept", body=b"%d" % number) for number in range(COUNT)]
+        sink = placed(cluster, producer.send_batch(messages)[0].queue)
+    assert not sink.found
+    assert sum(len(decode_records(each)) for each in sink.sent) == COUNT
 
 
 def test_a_filter_is_the_brokers_work(rocketq_cluster: EmbeddedCluster, queue: MessageQueue) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from struct import pack
 from typing import Any
 
 import pytest
@@ -48,6 +49,7 @@ class Reading:
             given.get("memory_bytes", 1 << 40),
         )
         found = QueueRead()
+        found.in_place = given.get("in_place", False)
         state = found.read(
             self.map,
             self.log.queue().tail,
@@ -74,6 +76,18 @@ def test_read_returns_whole_records_back_to_back() -> None:
     assert (found.found, found.scanned, found.bad, found.filtered) == (3, 3, 0, 0)
     assert reading.read(1, 2).records == reading.record(1)
     assert reading.read(3).records == b""
+
+
+def test_read_in_place_returns_where_records_lie() -> None:
+    """Goal: the same records and limits, told by place and length."""
+    reading = Reading([200, 300, 150], tags="ABA")
+    units = [reading.log.queue().unit(number) for number in range(3)]
+    found = reading.read(in_place=True)
+    assert found.records == b"".join(pack(">qi", *unit[:2]) for unit in units)
+    assert (found.found, found.size_bytes) == (3, 650)
+    assert reading.read(in_place=True, bytes_max=400).records == found.records[:12]
+    assert reading.read(in_place=True, record_filter=lambda record: len(record) != 300).found == 2
+    assert reading.read(3, in_place=True).records == b""
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ def record(offset: int, *, tag: str = "A", body: bytes = b"") -> Record:
 class PaperBroker:
     """Stands in for a BlockingClient and its links: messages low to high, some of them holes."""
 
+    is_local = False
+
     def __init__(self, low: int, high: int, *, holes: frozenset[int] = frozenset(), count_max: int = 8) -> None:
         self.low, self.high = low, high
         self.holes = holes

@@ -32,6 +32,7 @@ from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.remoting.dispatch import failure_answer
 from rocketq.runtime.clock import Clock
+from rocketq.runtime.machine import boot_id, file_id
 from rocketq.store import ReadResult, ReadStatus, Store
 
 HeldRequest = HeldPull[Request[PullRequest]]
@@ -216,13 +217,19 @@ def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPor
         extension_filter=plan.filter.extensions,
         record_filter=plan.filter.records,
         correct_offset=_corrects(config),
+        in_place=_in_place(header, config),
     )
     now_ms = ports.clock.monotonic_ms()
     took_ms = now_ms - began_ms
     if found.suggest_slave and config.cold_flow_control:
-        ports.cold_reads.count(header.group, len(found.records), now_ms)
-    ports.figures.pulled(header.topic, header.group, found.count, len(found.records), took_ms)
+        ports.cold_reads.count(header.group, found.size_bytes, now_ms)
+    ports.figures.pulled(header.topic, header.group, found.count, found.size_bytes, took_ms)
     return found
+
+
+def _in_place(header: PullRequest, config: BrokerConfig) -> bool:
+    """Whether the reader is told where records lie: it sees the files of this machine and has asked for it."""
+    return config.pull_in_place and bool(header.reader_boot_id) and header.reader_boot_id == boot_id()
 
 
 def _corrects(config: BrokerConfig) -> bool:
@@ -252,7 +259,20 @@ def _reply(request: Request[PullRequest], plan: PullPlan, found: ReadResult, por
         topic_sys_flag=plan.topic.topic_sys_flag if newer else None,
         group_sys_flag=(plan.group.group_sys_flag or 0) if newer else None,
     )
+    if found.count and _in_place(header, ports.settings.config):
+        answer = _placed(answer, found, ports.store)
     return Reply(code, found.status.value, header=answer, body=found.records)
+
+
+def _placed(answer: PullResponse, found: ReadResult, store: Store) -> PullResponse:
+    folder = store.config.log_dir.absolute()
+    return replace(
+        answer,
+        log_folder=str(folder),
+        log_folder_id=file_id(folder),
+        log_file_bytes=store.config.segment_bytes,
+        placed_bytes=found.size_bytes,
+    )
 
 
 def _suggest_broker(group: GroupConfig, found: ReadResult, ports: PullPorts) -> int:

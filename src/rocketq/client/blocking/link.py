@@ -58,6 +58,14 @@ class Link:
         """Not used for so long that a new one is safer, or left in the middle of an answer."""
         return self._is_cut or time.monotonic() - self._used_s > IDLE_S_MAX
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the other end has the same address as this one: the same machine, or what it lends its address to."""
+        try:
+            return bool(self._socket.getsockname()[0] == self._socket.getpeername()[0])
+        except OSError:  # closed meanwhile
+            return False
+
     def send(self, command: Command) -> int:
         """Hand a request to the network; its opaque is what receive() gives back with the answer."""
         return self.post(lambda opaque: encode_command(replace(command, opaque=opaque)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from rocketq.client.blocking.client import BlockingClient
@@ -20,6 +20,7 @@ from rocketq.protocol.failures import TopicNotFound, failure_of
 from rocketq.protocol.flags import ExpressionType, PullFlag
 from rocketq.protocol.headers.pull import PullRequest, PullResponse
 from rocketq.protocol.requests import make_request
+from rocketq.runtime.machine import boot_id
 
 EVERYTHING: Final = "*"
 
@@ -35,6 +36,32 @@ class ReadOptions:
     timeout_ms: int = 10_000
     retries: int = 5
     retry_ms: int = 500
+    in_place: bool = False
+    """Records of a broker on this machine may stay in its files: the sink has to know how to take them from there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedRecords:
+    """Messages [low, high) of a queue that a broker has on this machine: where its log is, and where in it they are
+    (see kernel/reader.py)."""
+
+    low: int
+    high: int
+    folder: str
+    folder_id: str
+    file_bytes: int
+    size_bytes: int
+    places: bytes
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+
+Body = bytes | PlacedRecords
+
+
+class NotInPlaceError(RocketQError):
+    """Files of a log cannot be seen here, or do not have (any more) what a broker said."""
 
 
 class BodySink(Protocol):
@@ -42,6 +69,9 @@ class BodySink(Protocol):
 
     def take(self, size: int, into: ReadInto) -> None:
         """All `size` bytes of one. What `into` raises is passed on and nothing of that body kept: it comes again."""
+
+    def take_placed(self, placed: PlacedRecords) -> None:
+        """All of them, or NotInPlaceError and none: they come again then, over the line."""
 
 
 class RangeGoneError(RocketQError):
@@ -78,8 +108,9 @@ class QueueReader:
         self._broker_id = MASTER_ID
         self._addr: str | None = None
         self._failures = 0
-        self._waiting: dict[int, Step] = {}
-        self._ahead = ReadAhead(
+        self._in_place = options.in_place and bool(boot_id())
+        self._waiting: dict[int, Step[Body]] = {}
+        self._ahead = ReadAhead[Body](
             low,
             high,
             depth=1 if self._is_filtered else options.depth,  # where a filtered answer ends cannot be foreseen
@@ -93,6 +124,7 @@ class QueueReader:
         return self._ahead.handed_to
 
     def __iter__(self) -> Iterator[bytes]:
+        self._in_place = False
         bodies = _Bodies()
         for _ in self.feed(bodies):
             yield from bodies.taken()
@@ -106,10 +138,24 @@ class QueueReader:
                 except (RemotingError, NoQueueError, TopicNotFound) as error:  # a topic goes with its last broker
                     self._bear(error)
                 for body in self._ahead.ready():
-                    sink.take(len(body), _from_memory(body))
+                    if isinstance(body, PlacedRecords):
+                        self._hand_over(body, sink)
+                    else:
+                        sink.take(len(body), _from_memory(body))
                 yield
         finally:
             self._abandon()
+
+    def _hand_over(self, placed: PlacedRecords, sink: BodySink) -> None:
+        try:
+            sink.take_placed(placed)
+        except NotInPlaceError:
+            self._in_place = False
+            options = replace(self._options, in_place=False)
+            stretch = QueueReader(self._client, self._queue, placed.low, placed.high, options, pause=self._pause)
+            self._abandon()  # one reader a connection
+            for _ in stretch.feed(sink):
+                pass
 
     def _advance(self, sink: BodySink) -> None:
         """Send what is due, take one answer."""
@@ -124,7 +170,8 @@ class QueueReader:
         while due:
             step = due.pop(0)
             try:
-                self._waiting[link.send(self._client.signed(self._request(step)))] = step
+                request = self._request(step, in_place=self._in_place and link.is_local)
+                self._waiting[link.send(self._client.signed(request))] = step
             except RemotingError:
                 for each in (step, *due):
                     self._ahead.failed(each)
@@ -149,9 +196,10 @@ class QueueReader:
         step = self._waiting.get(answer.opaque)
         if step is None or answer.code != ResponseCode.SUCCESS or not self._ahead.is_first(step):
             return False
-        return PullResponse.decode(answer.ext_fields).next_offset > step.low
+        header = PullResponse.decode(answer.ext_fields)
+        return header.next_offset > step.low and header.log_folder is None
 
-    def _request(self, step: Step) -> Command:
+    def _request(self, step: Step[Body], *, in_place: bool) -> Command:
         options = self._options
         header = PullRequest(
             group=options.group,
@@ -163,16 +211,17 @@ class QueueReader:
             subscription=options.expression,
             expression_type=options.expression_type,
             bytes_max=options.bytes_max,
+            reader_boot_id=boot_id() if in_place else None,
         )
         return make_request(header, opaque=0)
 
-    def _take(self, step: Step, answer: Command, addr: str, streamed: int) -> None:
+    def _take(self, step: Step[Body], answer: Command, addr: str, streamed: int) -> None:
         match answer.code:
             case ResponseCode.SUCCESS | ResponseCode.PULL_RETRY_IMMEDIATELY:
                 header = PullResponse.decode(answer.ext_fields)
                 if header.next_offset <= step.low:
                     raise RangeGoneError(self._queue, step.low, step.high)
-                body = answer.body if answer.code == ResponseCode.SUCCESS else b""
+                body = _body(answer, header, step.low) if answer.code == ResponseCode.SUCCESS else b""
                 self._ahead.answered(step, body, header.next_offset, passed_bytes=streamed)
                 self._broker_id = header.suggested_broker_id
                 self._failures = 0
@@ -189,7 +238,7 @@ class QueueReader:
                     raise error
                 self._bear(error)
 
-    def _gone(self, step: Step, header: PullResponse) -> RangeGoneError:
+    def _gone(self, step: Step[Body], header: PullResponse) -> RangeGoneError:
         """What the broker says lies next ends the gap; a queue that is shorter than this has nothing next."""
         beyond = header.next_offset if step.low < header.next_offset < header.max_offset else step.high
         return RangeGoneError(self._queue, step.low, min(beyond, step.high))
@@ -233,10 +282,27 @@ class _Bodies:
         into(memoryview(body))
         self._taken.append(bytes(body))
 
+    def take_placed(self, placed: PlacedRecords) -> None:
+        raise NotInPlaceError("records are wanted, not their places")
+
     def taken(self) -> list[bytes]:
         """What came since the last call."""
         taken, self._taken = self._taken, []
         return taken
+
+
+def _body(answer: Command, header: PullResponse, low: int) -> Body:
+    if header.log_folder is None or header.log_folder_id is None or not header.log_file_bytes:
+        return answer.body
+    return PlacedRecords(
+        low=low,
+        high=header.next_offset,
+        folder=header.log_folder,
+        folder_id=header.log_folder_id,
+        file_bytes=header.log_file_bytes,
+        size_bytes=max(header.placed_bytes or 0, len(answer.body)),
+        places=answer.body,
+    )
 
 
 def _from_memory(body: bytes) -> ReadInto:

@@ -28,6 +28,8 @@ class PullRequest(Header):
     bytes_max: I32 | None = wire("maxMsgBytes", default=None)
     request_source: I32 | None = wire("requestSource", default=None)
     proxied_client_id: str | None = wire("proxyFrowardClientId", default=None)
+    reader_boot_id: str | None = wire("readerBootId", default=None)
+    """Ours: of the machine whose files the reader sees. A broker there may answer with places in place of records."""
 
     @property
     def flags(self) -> PullFlag:
@@ -46,3 +48,8 @@ class PullResponse(Header):
     topic_sys_flag: I32 | None = wire("topicSysFlag", default=None)
     group_sys_flag: I32 | None = wire("groupSysFlag", default=None)
     forbidden_type: I32 | None = wire("forbiddenType", default=None)
+    log_folder: str | None = wire("logFolder", default=None)
+    """Ours, as what follows: the body has places of records in the log's files there."""
+    log_folder_id: str | None = wire("logFolderId", default=None)
+    log_file_bytes: I64 | None = wire("logFileBytes", default=None)
+    placed_bytes: I64 | None = wire("placedBytes", default=None)

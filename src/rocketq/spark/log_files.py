@@ -1,0 +1,60 @@
+"""The log's files of a broker on this machine, mapped while tasks read in them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from rocketq.client.blocking.queue_reader import NotInPlaceError, PlacedRecords
+from rocketq.kernel.buffers import MappedBuffer
+from rocketq.runtime.machine import file_id
+from rocketq.store.segments import file_name
+
+MAPPED_MAX: Final = 4
+"""Files of one process: a task needs one or two at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapped:
+    file_id: str
+    buffer: MappedBuffer
+
+
+class LogFiles:
+    """Files are looked up again for every answer: one that was deleted, or made anew, is not read from memory that
+    remembers the old one. A mapping keeps its file, so that no other can have its identity meanwhile."""
+
+    def __init__(self) -> None:
+        self._mapped: dict[str, _Mapped] = {}
+
+    def of(self, placed: PlacedRecords, log_offset: int) -> MappedBuffer:
+        """The file that has this place, whole; NotInPlaceError when it cannot be had."""
+        base = log_offset - log_offset % placed.file_bytes
+        path = f"{placed.folder}/{file_name(base)}"
+        try:
+            if file_id(placed.folder) != placed.folder_id:
+                raise NotInPlaceError(f"{placed.folder} is not the folder that the broker has")
+            return self._file(path, base)
+        except (OSError, ValueError) as error:  # an empty file cannot be mapped
+            raise NotInPlaceError(f"{path}: {error}") from None
+
+    def _file(self, path: str, base: int) -> MappedBuffer:
+        known = self._mapped.pop(path, None)
+        if known is None or known.file_id != file_id(path):
+            known = _map(path, base)
+        self._mapped[path] = known  # the last one used is the last to go
+        while len(self._mapped) > MAPPED_MAX:
+            del self._mapped[next(iter(self._mapped))]
+        return known.buffer
+
+
+def _map(path: str, base: int) -> _Mapped:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        found = os.fstat(handle)
+        pages = mmap.mmap(handle, 0, prot=mmap.PROT_READ)
+    finally:
+        os.close(handle)
+    return _Mapped(f"{found.st_dev}:{found.st_ino}", MappedBuffer(pages, base))
