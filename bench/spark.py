@@ -151,7 +151,7 @@ def prepared(*, scale: float, with_kafka: bool) -> Iterator[Bench]:
                 notes.append(f"Kafka is left out: {reason}")
         spark = session("rocketq-bench", master="local[2]", conf=conf)
         stack.callback(spark.sparkContext._gateway.proc.kill)  # type: ignore[union-attr]  # a task may wait forever
-        register_tuples(spark)
+        register_others(spark)
         pids = [*ours.pids, *(kafka.pids if kafka is not None else [])]
         yield Bench(spark, ours.name_server, folder, pids, kafka.addr if kafka is not None else None, scale, notes)
 
@@ -163,13 +163,14 @@ def keep_bytecode(folder: Path) -> None:
     os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
 
 
-def register_tuples(spark: SparkSession) -> None:
+def register_others(spark: SparkSession) -> None:
     from pyspark import cloudpickle  # noqa: PLC0415
 
-    from bench import spark_tuples  # noqa: PLC0415
+    from bench import spark_sources  # noqa: PLC0415
 
-    cloudpickle.register_pickle_by_value(spark_tuples)
-    spark.dataSource.register(spark_tuples.TupleSource)
+    cloudpickle.register_pickle_by_value(spark_sources)
+    for source in (spark_sources.TupleSource, spark_sources.ReadySource):
+        spark.dataSource.register(source)
 
 
 def smoke() -> None:

@@ -16,7 +16,8 @@ from rocketq.store import Store, StoreConfig
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OURS, KAFKA, TUPLES, SPARK, WHOLE = "rocketq", "kafka", "tuples", "spark", "all props"
+OURS, KAFKA, TUPLES, READY, SPARK, WHOLE = "rocketq", "kafka", "tuples", "ready", "spark", "all props"
+LINE = "by line"
 PARTITIONS: Final = 4
 COUNTS: Final = {200: 3_000_000, 1024: 1_000_000}
 """By bytes of a body: for targets that cost nothing."""
@@ -144,12 +145,21 @@ class Bench:
     # Readers
 
     def from_ours(
-        self, topic: str, schema: str, *, kind: str = "rocketmq", streaming: bool = False, whole_map: bool = False
+        self,
+        topic: str,
+        schema: str,
+        *,
+        kind: str = "rocketmq",
+        streaming: bool = False,
+        whole_map: bool = False,
+        in_place: bool = True,
     ) -> DataFrame:
-        """The map has what was sent, as Kafka's headers have; the whole one has RocketMQ's own entries as well."""
+        """The map has what was sent, as Kafka's headers have; the whole one has RocketMQ's own entries as well. Not
+        `in_place`: as if the broker were elsewhere."""
         reader = self.spark.readStream if streaming else self.spark.read
         reader = reader.format(kind).option("nameServer", self.name_server).option("subscribe", topic)
         reader = reader.option("startingOffsets", "earliest").option("minPartitions", str(PARTITIONS))
+        reader = reader.option("readInPlace", str(in_place).lower())
         if "properties" in schema:
             reader = reader.option("includeProperties", "true" if whole_map else "user")
         return reader.schema(schema).load()
@@ -212,6 +222,9 @@ def _source_row(bench: Bench, name: str, body_bytes: int, schema: str, wanted: f
         OURS: lambda: target(bench.from_ours(topic, schema, streaming=streaming)),
         KAFKA: lambda: target(bench.from_kafka(topic, schema, streaming=streaming)),
     }
+    if not parquet:
+        runs[LINE] = lambda: target(bench.from_ours(many, schema, streaming=streaming, in_place=False))
+        runs[READY] = lambda: target(bench.from_ours(many, schema, kind="rocketmq_ready", streaming=streaming))
     if name.startswith("batch 200B") and not parquet:
         runs[TUPLES] = lambda: target(bench.from_ours(few, schema, kind="rocketmq_tuples"))
     if name == "batch 200B keys+properties noop":
