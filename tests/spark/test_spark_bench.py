@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from bench.bars import Bar
-from bench.spark import Measured, Result, judge, register_tuples, run_row, table
+from bench.spark import Measured, Result, judge, register_others, run_row, table
 from bench.spark_rows import OURS, TOPICS, Bench, Row, all_rows
 from pyspark.sql import SparkSession
 
@@ -16,7 +16,7 @@ from tests.spark.filling import Filler
 def test_every_row_of_the_benchmark_runs(spark: SparkSession, filler: Filler, tmp_path: Path) -> None:
     for topic in TOPICS:
         filler.topic(name=topic)
-    register_tuples(spark)
+    register_others(spark)
     bench = Bench(spark, filler.name_servers, tmp_path, [os.getpid()], kafka=None, scale=0.0)
     rows, results = {}, {}
     for row in all_rows(bench):
