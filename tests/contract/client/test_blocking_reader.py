@@ -11,7 +11,7 @@ import pytest
 from rocketq.client import Admin, Message, Producer
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
 from rocketq.client.blocking.link import ReadInto
-from rocketq.client.blocking.queue_reader import PlacedRecords, RangeGoneError
+from rocketq.client.blocking.queue_reader import NotInPlaceError, PlacedRecords, RangeGoneError
 from rocketq.errors import UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
@@ -72,8 +72,11 @@ class Placed:
                 self.found.append(file.read(size))
 
 
-def placed(cluster: EmbeddedCluster, queue: MessageQueue, expression: str = "*") -> Placed:
-    sink, options = Placed(), ReadOptions(group="placed", expression=expression, in_place=True, bytes_max=20_000)
+def placed(
+    cluster: EmbeddedCluster, queue: MessageQueue, expression: str = "*", sink: Placed | None = None, **given: int
+) -> Placed:
+    sink, limits = sink or Placed(), {"bytes_max": 20_000, **given}
+    options = ReadOptions(group="placed", expression=expression, in_place=True, **limits)  # type: ignore[arg-type]
     with BlockingClient(cluster.name_server_addr) as client:
         for _ in QueueReader(client, queue, 0, COUNT, options).feed(sink):
             pass
@@ -91,6 +94,36 @@ def test_a_reader_on_the_brokers_machine_is_told_where_records_lie(
     assert not sink.sent
     assert [record.queue_offset for record in records if record.queue_offset < COUNT] == list(range(0, COUNT, step))
     assert all(record.body == b"%d" % record.queue_offset * 20 for record in records if record.queue_offset < COUNT)
+
+
+class LosingSight(Placed):
+    """Sees the files of the first few answers only."""
+
+    def __init__(self, answers: int) -> None:
+        super().__init__()
+        self._left = answers
+
+    def take_placed(self, placed: PlacedRecords) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise NotInPlaceError("gone")
+        super().take_placed(placed)
+
+
+@pytest.mark.skipif(not boot_id(), reason="this system does not say which kernel runs")
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("count_max", [50, 700])
+@pytest.mark.parametrize(("expression", "step"), [("*", 1), ("A", 2)])
+def test_a_reader_that_loses_sight_of_the_files_goes_on_over_the_line(
+    rocketq_cluster: EmbeddedCluster, queue: MessageQueue, expression: str, step: int, count_max: int, depth: int
+) -> None:
+    """Goal: each message once and in order, also where filtered answers pass what was asked for."""
+    sink = LosingSight(1)
+    placed(rocketq_cluster, queue, expression, sink, count_max=count_max, depth=depth, bytes_max=1 << 20)
+    offsets = [record.queue_offset for each in (*sink.found, *sink.sent) for record in decode_records(each)]
+    assert sink.found
+    assert sink.sent
+    assert [each for each in offsets if each < COUNT] == list(range(0, COUNT, step))
 
 
 def test_a_reader_that_sees_other_files_gets_records(

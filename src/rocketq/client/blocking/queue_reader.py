@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rocketq.client.blocking.client import BlockingClient
@@ -42,11 +42,10 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedRecords:
-    """Messages [low, high) of a queue that a broker has on this machine: where its log is, and where in it they are
+    """Messages of a queue from `low` on that a broker has on this machine: where its log is, and where in it they are
     (see kernel/reader.py)."""
 
     low: int
-    high: int
     folder: str
     folder_id: str
     file_bytes: int
@@ -110,9 +109,13 @@ class QueueReader:
         self._failures = 0
         self._in_place = options.in_place and bool(boot_id())
         self._waiting: dict[int, Step[Body]] = {}
-        self._ahead = ReadAhead[Body](
+        self._ahead = self._steps_from(low)
+
+    def _steps_from(self, low: int) -> ReadAhead[Body]:
+        options = self._options
+        return ReadAhead[Body](
             low,
-            high,
+            self._high,
             depth=1 if self._is_filtered else options.depth,  # where a filtered answer ends cannot be foreseen
             count_max=options.count_max,
             bytes_max=options.bytes_max,
@@ -137,25 +140,24 @@ class QueueReader:
                     self._advance(sink)
                 except (RemotingError, NoQueueError, TopicNotFound) as error:  # a topic goes with its last broker
                     self._bear(error)
-                for body in self._ahead.ready():
-                    if isinstance(body, PlacedRecords):
-                        self._hand_over(body, sink)
-                    else:
-                        sink.take(len(body), _from_memory(body))
+                self._hand_over(sink)
                 yield
         finally:
             self._abandon()
 
-    def _hand_over(self, placed: PlacedRecords, sink: BodySink) -> None:
-        try:
-            sink.take_placed(placed)
-        except NotInPlaceError:
-            self._in_place = False
-            options = replace(self._options, in_place=False)
-            stretch = QueueReader(self._client, self._queue, placed.low, placed.high, options, pause=self._pause)
-            self._abandon()  # one reader a connection
-            for _ in stretch.feed(sink):
-                pass
+    def _hand_over(self, sink: BodySink) -> None:
+        """What lies next. Where files do not have it, all from there on is asked for again, as records."""
+        for body in self._ahead.ready():
+            if not isinstance(body, PlacedRecords):
+                sink.take(len(body), _from_memory(body))
+                continue
+            try:
+                sink.take_placed(body)
+            except NotInPlaceError:
+                self._in_place = False
+                self._abandon()
+                self._ahead = self._steps_from(body.low)
+                return
 
     def _advance(self, sink: BodySink) -> None:
         """Send what is due, take one answer."""
@@ -296,7 +298,6 @@ def _body(answer: Command, header: PullResponse, low: int) -> Body:
         return answer.body
     return PlacedRecords(
         low=low,
-        high=header.next_offset,
         folder=header.log_folder,
         folder_id=header.log_folder_id,
         file_bytes=header.log_file_bytes,
