@@ -51,7 +51,7 @@ class LogFiles:
 
 
 def _map(path: str, base: int) -> _Mapped:
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # what is no file is no reason to wait
     try:
         found = os.fstat(handle)
         pages = mmap.mmap(handle, 0, prot=mmap.PROT_READ)

@@ -20,7 +20,7 @@ from rocketq.protocol.headers.pull import PullRequest
 from rocketq.protocol.messages import decode_records, encode_record
 from rocketq.runtime.machine import boot_id, file_id
 from rocketq.spark import reader
-from rocketq.spark.errors import DataLossError
+from rocketq.spark.errors import DataLossError, SparkError
 from rocketq.spark.log_files import MAPPED_MAX, LogFiles
 from rocketq.spark.offsets import QueueKey
 from rocketq.spark.options import parse_source
@@ -54,6 +54,7 @@ class PlacedBroker(PaperBroker):
         folder.mkdir()
         self.folder_id = file_id(folder)
         self.placed = self.records = 0
+        self.insists = False
         self.spoil: Callable[[dict[str, str], bytes], tuple[dict[str, str], bytes]] = lambda fields, body: (
             fields,
             body,
@@ -76,7 +77,7 @@ class PlacedBroker(PaperBroker):
         answer = super()._answer(command, asked)
         if answer.code != ResponseCode.SUCCESS:
             return answer
-        if asked.reader_boot_id != BOOT_ID:
+        if asked.reader_boot_id != BOOT_ID and not self.insists:
             self.records += 1
             return answer
         self.placed += 1
@@ -182,6 +183,11 @@ def _short_file(broker: PlacedBroker) -> None:
     os.truncate(broker.file_of(30), 2_100)
 
 
+def _no_regular_file(broker: PlacedBroker) -> None:
+    broker.file_of(30).unlink()
+    os.mkfifo(broker.file_of(30))
+
+
 def _zeros(broker: PlacedBroker) -> None:
     broker.file_of(30).write_bytes(bytes(FILE_BYTES))
 
@@ -216,6 +222,7 @@ FAULTS = [
     _no_file,
     _empty_file,
     _short_file,
+    _no_regular_file,
     _zeros,
     _changed_body,
     _another_message,
@@ -242,6 +249,14 @@ def test_what_does_not_fit_comes_over_the_line(
     fault(broker)
     assert read(monkeypatch, broker, 0, COUNT, subExpression=expression) == list(range(COUNT))
     assert broker.records > 0
+
+
+def test_a_broker_that_insists_on_places_is_told_of(monkeypatch: pytest.MonkeyPatch, broker: PlacedBroker) -> None:
+    """Goal: nobody asks it forever."""
+    broker.insists = True
+    broker.file_of(30).unlink()
+    with pytest.raises(SparkError, match="answers with places where records were asked for"):
+        read(monkeypatch, broker, 0, COUNT)
 
 
 def test_a_file_that_was_made_anew_is_read_anew(monkeypatch: pytest.MonkeyPatch, broker: PlacedBroker) -> None:

@@ -12,7 +12,7 @@ from rocketq.client.blocking.link import ReadInto
 from rocketq.client.core.read_ahead import ReadAhead, Step
 from rocketq.client.core.routes import MASTER_ID
 from rocketq.client.errors import NoQueueError
-from rocketq.errors import RemotingError, RocketQError, UnreachableError
+from rocketq.errors import RemoteProtocolError, RemotingError, RocketQError, UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
@@ -223,6 +223,8 @@ class QueueReader:
                 header = PullResponse.decode(answer.ext_fields)
                 if header.next_offset <= step.low:
                     raise RangeGoneError(self._queue, step.low, step.high)
+                if header.log_folder is not None and not self._in_place:
+                    raise RemoteProtocolError(f"{addr} answers with places where records were asked for")
                 body = _body(answer, header, step.low) if answer.code == ResponseCode.SUCCESS else b""
                 self._ahead.answered(step, body, header.next_offset, passed_bytes=streamed)
                 self._broker_id = header.suggested_broker_id
