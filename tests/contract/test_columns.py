@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
-from struct import pack
 
 import pytest
 
@@ -18,7 +17,7 @@ from rocketq.columns import COLUMN_TYPES, BatchBuilder, UnknownColumnError, arro
 from rocketq.errors import ProtocolError
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.record_columns import RecordRows
-from rocketq.kernel.records import BAD_CRC, BAD_LENGTH, BAD_OFFSET, END, MESSAGE, whole_records
+from rocketq.kernel.records import MESSAGE, whole_records
 from rocketq.model import Host, Record, SysFlag
 from rocketq.protocol.messages import decode_records, encode_record
 from rocketq.protocol.properties import decode_properties, encode_properties
@@ -118,65 +117,6 @@ def test_buffer_by_buffer_is_the_same_as_all_at_once(given_records: list[list[Re
         batch.validate(full=True)
         every = b"".join(encode_record(record) for each in given_records for record in each)
         assert rows_of(batch) == [expected(record) for record in decode_records(every)]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(records(), min_size=1, max_size=12), st.data())
-def test_records_at_places_are_the_same_as_back_to_back(given_records: list[Record], data: st.DataObject) -> None:
-    """Goal: records between others, in any order of places, in two files: each is the row it is over the line."""
-    file_bytes, ends, files, placed = 1 << 14, [0, 0], [bytearray(1 << 14), bytearray(1 << 14)], []
-    for each in given_records:
-        number = data.draw(st.integers(0, 1))
-        at = ends[number] + data.draw(st.integers(0, 200))
-        record = replace(each, log_offset=number * file_bytes + at)
-        encoded = encode_record(record)
-        files[number][at : at + len(encoded)] = encoded
-        ends[number] = at + len(encoded)
-        placed.append((record.log_offset, encoded))
-    placed = data.draw(st.permutations(placed))
-    places = MappedBuffer(b"".join(pack(">qi", at, len(encoded)) for at, encoded in placed), 0)
-    buffers = [MappedBuffer(file, number * file_bytes) for number, file in enumerate(files)]
-    builder, rows, at = BatchBuilder(arrow_schema(COLUMN_TYPES), {"brokerName": "broker-a"}), RecordRows(), 0
-    while at < len(placed):
-        before = at
-        assert rows.collect_places(buffers[placed[at][0] // file_bytes], places, at, len(placed)) == MESSAGE
-        at = rows.at
-        assert at > before
-        builder.add(rows)
-    wanted = b"".join(encoded for _, encoded in placed)
-    assert rows_of(builder.finish(rows)) == [expected(record) for record in decode_records(wanted)]
-
-
-def test_what_is_not_at_its_place_stops_there() -> None:
-    """Goal: a record that is damaged, of another length or of another queue is told of with its place, and no row."""
-    encoded = [encode_record(make(number, log_offset=1000 * number)) for number in range(3)]
-    file = bytearray(4000)
-    for number, each in enumerate(encoded):
-        file[1000 * number : 1000 * number + len(each)] = each
-
-    def taken(*wanted: tuple[int, int], first: int = 0, **chosen: object) -> tuple[int, int, int]:
-        rows, places = RecordRows(), MappedBuffer(b"".join(pack(">qi", *place) for place in wanted), 0)
-        for name, value in chosen.items():
-            setattr(rows, name, value)
-        state = rows.collect_places(MappedBuffer(file, 0), places, first, len(wanted))
-        return state, rows.at, rows.rows
-
-    sizes = list(map(len, encoded))
-    assert taken((0, sizes[0]), (1000, sizes[1])) == (MESSAGE, 2, 2)
-    assert taken((0, sizes[0]), (1000, sizes[1]), first=1) == (MESSAGE, 2, 1)
-    for elsewhere in (4000, -1, -(1 << 62), 1 << 62):
-        assert taken((0, sizes[0]), (elsewhere, 100)) == (MESSAGE, 1, 1)
-    assert taken((0, sizes[0]), (1000, sizes[1] + 1)) == (BAD_LENGTH, 1, 1)
-    assert taken((0, sizes[0]), (3000, 100)) == (END, 1, 1)
-    assert taken((3999, 100)) == (END, 0, 0)
-    assert taken((2000, sizes[2]), (0, sizes[0]), queue_offset_low=1) == (BAD_OFFSET, 1, 1)
-    assert taken((0, sizes[0]), topics={b"U"}) == (BAD_OFFSET, 0, 0)
-    file[1000 + 88] ^= 1
-    assert taken((0, sizes[0]), (1000, sizes[1])) == (BAD_CRC, 1, 1)
-    with pytest.raises(IndexError, match=r"places 0\.\.1 of 0"):
-        RecordRows().collect_places(MappedBuffer(file, 0), MappedBuffer(b"", 0), 0, 1)
-    with pytest.raises(IndexError, match=r"places -1\.\.1 of 1"):
-        RecordRows().collect_places(MappedBuffer(file, 0), MappedBuffer(bytes(12), 0), -1, 1)
 
 
 def test_many_small_buffers_copy_little() -> None:

@@ -10,6 +10,11 @@ cdef bint may_extend_to(QueueTail queue, long long code, object tag_codes) excep
 cdef bint is_of_queue(const unsigned char* p, RecordView view, QueueTail queue, long long queue_offset) noexcept
 
 cpdef enum:
+    TAKEN = 1
+    HAS_MORE = 0
+    MISPLACED = -1
+
+cpdef enum:
     READ_DONE = 1
     NEED_SEGMENT = 0
     TAKEN_MAX = 8192

@@ -1,6 +1,6 @@
 """Reading a queue: units, their records checked and copied into one piece of bytes, or the places where they lie:
 
-places := (log offset: i64, bytes: i32)*
+places := (log offset: i64, queue offset: i64, bytes: i32)*
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ if not cython.compiled:
     from rocketq.kernel.queue_units import QueueTail, is_address
     from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
 
+    # What copy_places() answers.
+    TAKEN, HAS_MORE, MISPLACED = 1, 0, -1
     # What read() answers.
     READ_DONE, NEED_SEGMENT = 1, 0
     # The most records that one read takes.
@@ -247,15 +249,18 @@ class QueueRead:
         """The taken records stay where they are."""
         target: cython.p_uchar
         index: cython.int
+        segment: MappedBuffer
         if cython.compiled:
-            out = PyBytes_FromStringAndSize(cython.NULL, 12 * self.found)
+            out = PyBytes_FromStringAndSize(cython.NULL, 20 * self.found)
             target = out
         else:
-            out = bytearray(12 * self.found)
+            out = bytearray(20 * self.found)
             target = memoryview(out)
         for index in range(self.found):
-            store_i64(target, 12 * index, self._taken_offset[index])
-            store_i32(target, 12 * index + 8, self._taken_size[index])
+            segment = self._segments[index]
+            store_i64(target, 20 * index, self._taken_offset[index])
+            store_i64(target, 20 * index + 8, load_i64(segment.p, self._taken_offset[index] - segment.base + 20))
+            store_i32(target, 20 * index + 16, self._taken_size[index])
         self.records = out if cython.compiled else bytes(out)
 
     def copy_to(self, target, at):
@@ -283,3 +288,48 @@ def is_of_queue(p, view, queue, queue_offset):
         and view.topic_len == len(queue.topic)
         and equal_bytes(p, view.topic_at, queue.topic, 0, view.topic_len)
     )
+
+
+def copy_places(
+    file: MappedBuffer,
+    places: MappedBuffer,
+    first: cython.Py_ssize_t,
+    low: cython.longlong,
+    high: cython.longlong,
+    target: MappedBuffer,
+):
+    """Copy the records at places from `first` on, messages [low, high) of their queue, back to back into `target`.
+
+    (TAKEN, the next place, bytes) when there are no more of them; HAS_MORE when the next one lies in another file or
+    there is no room; MISPLACED when it is not that record, or not behind the one before. A file may change at any time:
+    what is copied is what is looked at, here and by whoever takes it from `target`.
+    """
+    index: cython.Py_ssize_t = first
+    count: cython.Py_ssize_t = places.size // 20
+    at: cython.Py_ssize_t = 0
+    log_offset: cython.longlong
+    queue_offset: cython.longlong
+    size: cython.int
+    if first < 0 or first > count:
+        raise IndexError(f"place {first} of {count}")
+    while index < count:
+        log_offset = load_i64(places.p, 20 * index)
+        queue_offset = load_i64(places.p, 20 * index + 8)
+        size = load_i32(places.p, 20 * index + 16)
+        if queue_offset >= high:
+            return TAKEN, index, at
+        if queue_offset < low or size < 91 or log_offset < 0:
+            return MISPLACED, index, at
+        if log_offset < file.base or log_offset - file.base > file.size - size or size > target.size - at:
+            return HAS_MORE, index, at
+        copy_bytes(target.p, at, file.p, log_offset - file.base, size)
+        if (
+            load_i32(target.p, at) != size
+            or load_i64(target.p, at + 20) != queue_offset
+            or load_i64(target.p, at + 28) != log_offset
+        ):
+            return MISPLACED, index, at
+        low = queue_offset + 1
+        at += size
+        index += 1
+    return TAKEN, index, at

@@ -1,7 +1,7 @@
-from rocketq.kernel.primitives cimport cut_item, equal_bytes, find_byte, load_i32, load_i64
+from rocketq.kernel.primitives cimport cut_item, equal_bytes, find_byte, load_i64
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.properties cimport PropertySpans
-from rocketq.kernel.records cimport RecordView, BAD_CRC, BAD_LENGTH, BAD_OFFSET, END, MESSAGE
+from rocketq.kernel.records cimport RecordView, BAD_CRC, BAD_LENGTH, END, MESSAGE
 from rocketq.kernel.text_column cimport TextColumn, longer
 
 cpdef enum:

@@ -17,9 +17,9 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
-    from rocketq.kernel.primitives import cut_item, equal_bytes, find_byte, load_i32, load_i64, wrap_i64
+    from rocketq.kernel.primitives import cut_item, equal_bytes, find_byte, load_i64, wrap_i64
     from rocketq.kernel.properties import PropertySpans
-    from rocketq.kernel.records import BAD_LENGTH, BAD_OFFSET, END, MESSAGE, RecordView
+    from rocketq.kernel.records import END, MESSAGE, RecordView
     from rocketq.kernel.text_column import TextColumn, longer
 
     # What fill() is asked for; any of them, or'ed.
@@ -150,48 +150,6 @@ class RecordRows:
                 taken += self.view.size
             at += self.view.size
         self.at = at
-        return MESSAGE
-
-    def collect_places(
-        self,
-        buffer: MappedBuffer,
-        places: MappedBuffer,
-        first: cython.Py_ssize_t,
-        stop: cython.Py_ssize_t,
-    ):
-        """Take the records at places [first, stop) (see reader.py), in their order, up to one that lies elsewhere than
-        in this buffer.
-
-        MESSAGE and `at`, the place to go on with; or what is wrong with the record at that place, be it only that it is
-        not among those to choose.
-        """
-        state: cython.int
-        size: cython.int
-        log_offset: cython.longlong
-        if first < 0 or stop * 12 > places.size:
-            raise IndexError(f"places {first}..{stop} of {places.size // 12}")
-        self.clear()
-        self._buffer = buffer
-        self.at = first
-        while self.at < stop:
-            log_offset = load_i64(places.p, 12 * self.at)
-            size = load_i32(places.p, 12 * self.at + 8)
-            if log_offset < buffer.base or log_offset >= buffer.base + buffer.size:
-                return MESSAGE
-            state = self.view.parse(buffer.p, log_offset - buffer.base, buffer.size, log_offset, self.check_crc)
-            if state != MESSAGE:
-                return state
-            if self.view.size != size:
-                return BAD_LENGTH
-            if not self.is_chosen(buffer.p):
-                return BAD_OFFSET
-            if self.rows == self.room:
-                self.make_room(2 * self.room)
-            self._starts[self.rows] = log_offset - buffer.base
-            self.note()
-            self.rows += 1
-            self.seen += 1
-            self.at += 1
         return MESSAGE
 
     def is_chosen(self, p):

@@ -18,12 +18,14 @@ MAPPED_MAX: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _Mapped:
-    file_id: str
+    identity: tuple[int, int, int]
     buffer: MappedBuffer
 
 
 class LogFiles:
-    """Files are looked up again for every answer: one that was deleted, or made anew, is not read from memory that
+    """Belongs to one task, so that files which are deleted do not stay for its sake.
+
+    Files are looked up again for every answer: one that was deleted, or made anew, is not read from memory that
     remembers the old one. A mapping keeps its file, so that no other can have its identity meanwhile."""
 
     def __init__(self) -> None:
@@ -31,7 +33,7 @@ class LogFiles:
 
     def of(self, placed: PlacedRecords, log_offset: int) -> MappedBuffer:
         """The file that has this place, whole; NotInPlaceError when it cannot be had."""
-        base = log_offset - log_offset % placed.file_bytes
+        base = log_offset - log_offset % max(1, placed.file_bytes)
         path = f"{placed.folder}/{file_name(base)}"
         try:
             if file_id(placed.folder) != placed.folder_id:
@@ -42,7 +44,7 @@ class LogFiles:
 
     def _file(self, path: str, base: int) -> MappedBuffer:
         known = self._mapped.pop(path, None)
-        if known is None or known.file_id != file_id(path):
+        if known is None or known.identity != _identity(os.stat(path)):
             known = _map(path, base)
         self._mapped[path] = known  # the last one used is the last to go
         while len(self._mapped) > MAPPED_MAX:
@@ -57,4 +59,8 @@ def _map(path: str, base: int) -> _Mapped:
         pages = mmap.mmap(handle, 0, prot=mmap.PROT_READ)
     finally:
         os.close(handle)
-    return _Mapped(f"{found.st_dev}:{found.st_ino}", MappedBuffer(pages, base))
+    return _Mapped(_identity(found), MappedBuffer(pages, base))
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_dev, found.st_ino, found.st_size

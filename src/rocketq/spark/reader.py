@@ -18,6 +18,7 @@ from rocketq.client.core.subscriptions import tags_of
 from rocketq.columns import COLUMN_TYPES, BatchBuilder, arrow_schema
 from rocketq.errors import ProtocolError, RocketQError
 from rocketq.kernel.buffers import MappedBuffer
+from rocketq.kernel.reader import HAS_MORE, MISPLACED, copy_places
 from rocketq.kernel.record_columns import RecordRows
 from rocketq.kernel.records import MESSAGE, whole_records
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -33,12 +34,11 @@ BATCH_BYTES: Final = 3 << 20
 one."""
 PIECE_BYTES: Final = 512 << 10
 """Of an answer received and decoded at once: half of what a core has for itself, so that it is still there."""
-_PLACE: Final = struct.Struct(">qi")
+_PLACE: Final = struct.Struct(">qqi")
 
 log = logging.getLogger(__name__)
 
 _clients: dict[tuple[int, Connection], BlockingClient] = {}
-_log_files = LogFiles()
 
 
 def client_of(connection: Connection) -> BlockingClient:
@@ -123,7 +123,7 @@ class _Decoder:
     """Records of one slice to batches, while they come; tags are compared as texts, since brokers compare hashes only.
 
     Answers pass through one small piece of memory: what is received there is decoded while it is in the cache. Records
-    that a broker has in files of this machine are decoded where they lie.
+    that a broker has in files of this machine are copied there from where they lie.
     """
 
     def __init__(self, part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> None:
@@ -141,6 +141,7 @@ class _Decoder:
             self._rows.hide(name.encode() for name in SYSTEM_PROPERTIES)
         self._rows.queue_offset_low, self._rows.queue_offset_high = part.low, part.high
         self._piece = bytearray(PIECE_BYTES)
+        self._log_files = LogFiles()
         self._bytes = 0
         self._ready: list[pa.RecordBatch] = []
         self.count = 0
@@ -154,11 +155,13 @@ class _Decoder:
         """Nothing more comes: what there is makes the last batch."""
         self._finish(int(self._rows.filled))
 
-    def take(self, size: int, into: ReadInto) -> None:
+    def take(self, size: int, into: ReadInto, high: int) -> None:
+        self._rows.queue_offset_high = min(high, self._part.high)
         with self._all_or_none(size):
             self._decode(size, into)
 
     def take_placed(self, placed: PlacedRecords) -> None:
+        self._rows.queue_offset_high = self._part.high
         with self._all_or_none(placed.size_bytes):
             self._decode_placed(placed)
 
@@ -205,23 +208,39 @@ class _Decoder:
         return int(stop)
 
     def _decode_placed(self, placed: PlacedRecords) -> None:
-        """Files are trusted record by record: each says itself where it lies and which message it is."""
+        """Record by record into the piece, and on from there as if they had been sent. Each says itself where it lies
+        and which message it is."""
         queue = self._part.queue
         self._rows.topics, self._rows.queue_ids = {queue.topic.encode()}, {queue.queue_id}
         try:
-            self._take_from_files(placed)
+            self._take_from_files(placed, min(placed.high, self._part.high))
         finally:
             self._rows.topics = self._rows.queue_ids = None
 
-    def _take_from_files(self, placed: PlacedRecords) -> None:
-        places, count, at = MappedBuffer(placed.places, 0), len(placed.places) // _PLACE.size, 0
-        while at < count:
-            file = _log_files.of(placed, _PLACE.unpack_from(placed.places, at * _PLACE.size)[0])
-            state = self._rows.collect_places(file, places, at, count)
-            if state != MESSAGE or self._rows.at == at:
-                raise NotInPlaceError(f"{self._part}: what is at place {self._rows.at} is not of it (state {state})")
-            self._lay_out(1)
-            at = int(self._rows.at)
+    def _take_from_files(self, placed: PlacedRecords, high: int) -> None:
+        places, at, low, state, file = MappedBuffer(placed.places, 0), 0, placed.low, HAS_MORE, None
+        if not placed.places or len(placed.places) % _PLACE.size:
+            raise NotInPlaceError(f"{self._part}: places of {len(placed.places)} bytes")
+        while state == HAS_MORE:
+            log_offset, _, size = _PLACE.unpack_from(placed.places, at * _PLACE.size)
+            if file is None or not file.base <= log_offset < file.base + file.size:
+                file = self._log_files.of(placed, log_offset)
+            if size > len(self._piece):
+                self._piece = bytearray(min(size, file.size))
+            state, following, used = copy_places(file, places, at, low, high, MappedBuffer(self._piece, 0))
+            if state == MISPLACED or (state == HAS_MORE and following == at):
+                raise NotInPlaceError(f"{self._part}: what is at place {following} is not of it")
+            if following > at:
+                self._add_copied(following - at, used, placed.size_bytes)
+                low = _PLACE.unpack_from(placed.places, (following - 1) * _PLACE.size)[1] + 1
+            at = following
+
+    def _add_copied(self, count: int, used: int, size: int) -> None:
+        """So many records, that is the piece's first bytes of an answer of `size`."""
+        state = self._rows.collect(MappedBuffer(memoryview(self._piece)[:used], 0), 0, used, used)
+        if state != MESSAGE or self._rows.at != used or self._rows.rows != count:
+            raise NotInPlaceError(f"{self._part}: a record is damaged, or of another queue")
+        self._lay_out(max(1, size // used))
 
     def _lay_out(self, times: int) -> None:
         """The rows that were just collected, the like of which come so many times."""

@@ -58,14 +58,14 @@ class Placed:
         self.found: list[bytes] = []
         self.sent: list[bytes] = []
 
-    def take(self, size: int, into: ReadInto) -> None:
+    def take(self, size: int, into: ReadInto, high: int) -> None:
         body = bytearray(size)
         into(memoryview(body))
         self.sent.append(bytes(body))
 
     def take_placed(self, placed: PlacedRecords) -> None:
         assert placed.folder_id == file_id(placed.folder)
-        for log_offset, size in iter_unpack(">qi", placed.places):
+        for log_offset, _, size in iter_unpack(">qqi", placed.places):
             base = log_offset - log_offset % placed.file_bytes
             with (Path(placed.folder) / f"{base:020d}").open("rb") as file:
                 file.seek(log_offset - base)

@@ -6,14 +6,25 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from struct import pack
+from struct import iter_unpack, pack
 from typing import Any
 
 import pytest
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.queue_units import FILLER_SIZE, put_unit_at
-from rocketq.kernel.reader import NEED_SEGMENT, READ_DONE, TAKEN_MAX, LogMap, QueueRead, ReadLimits
+from rocketq.kernel.reader import (
+    HAS_MORE,
+    MISPLACED,
+    NEED_SEGMENT,
+    READ_DONE,
+    TAKEN,
+    TAKEN_MAX,
+    LogMap,
+    QueueRead,
+    ReadLimits,
+    copy_places,
+)
 from rocketq.kernel.records import RecordView
 
 from .kit import Fields, MemoryLog, props
@@ -83,11 +94,70 @@ def test_read_in_place_returns_where_records_lie() -> None:
     reading = Reading([200, 300, 150], tags="ABA")
     units = [reading.log.queue().unit(number) for number in range(3)]
     found = reading.read(in_place=True)
-    assert found.records == b"".join(pack(">qi", *unit[:2]) for unit in units)
+    assert found.records == b"".join(pack(">qqi", at, number, size) for number, (at, size, _) in enumerate(units))
     assert (found.found, found.size_bytes) == (3, 650)
-    assert reading.read(in_place=True, bytes_max=400).records == found.records[:12]
+    assert reading.read(in_place=True, bytes_max=400).records == found.records[:20]
     assert reading.read(in_place=True, record_filter=lambda record: len(record) != 300).found == 2
     assert reading.read(3, in_place=True).records == b""
+
+
+def copied(
+    file: MappedBuffer, *wanted: tuple[int, int, int], first: int = 0, low: int = 0, high: int = 99, room: int = 4096
+) -> tuple[int, int, bytes]:
+    target = bytearray(room)
+    places = MappedBuffer(b"".join(pack(">qqi", *place) for place in wanted), 0)
+    state, following, used = copy_places(file, places, first, low, high, MappedBuffer(target, 0))
+    return state, following, bytes(target[:used])
+
+
+def test_records_are_copied_from_their_places() -> None:
+    """Goal: the same bytes as a read of records, as far as there is room, they lie in this file and are wanted."""
+    reading = Reading([200, 300, 150])
+    places = list(iter_unpack(">qqi", reading.read(in_place=True).records))
+    whole = reading.read().records
+    file = reading.log.segment
+    assert copied(file, *places) == (TAKEN, 3, whole)
+    assert copied(file, *places, first=1) == (TAKEN, 3, whole[200:])
+    assert copied(file, *places, first=3) == (TAKEN, 3, b"")
+    assert copied(file, *places, high=2) == (TAKEN, 2, whole[:500])
+    assert copied(file, *places, room=499) == (HAS_MORE, 1, whole[:200])
+    assert copied(file, *places, room=500) == (HAS_MORE, 2, whole[:500])
+    elsewhere = (file.base + file.size, 3, 100)
+    assert copied(file, *places, elsewhere) == (HAS_MORE, 3, whole)
+    assert copied(file, (file.base + file.size - 99, 0, 100)) == (HAS_MORE, 0, b"")
+    for first in (-1, 4):
+        with pytest.raises(IndexError, match="place"):
+            copied(file, *places, first=first)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda at, number, size: (at, number + 1, size),
+        lambda at, number, size: (at, number - 1, size),
+        lambda at, number, size: (at, number, size + 1),
+        lambda at, number, size: (at, number, 90),
+        lambda at, number, size: (at, number, -size),
+        lambda at, number, size: (at + 1, number, size),
+        lambda at, number, size: (-at - 1, number, size),
+        lambda at, number, size: (-(1 << 63), number, size),
+    ],
+)
+def test_what_is_not_that_record_is_not_copied(wrong: Callable[[int, int, int], tuple[int, int, int]]) -> None:
+    """Goal: a file that was written anew since, or a broker that errs, makes no row of another message."""
+    reading = Reading([200, 300, 150])
+    places = list(iter_unpack(">qqi", reading.read(in_place=True).records))
+    state, following, data = copied(reading.log.segment, places[0], wrong(*places[1]), places[2])
+    assert (state, following, len(data)) == (MISPLACED, 1, 200)
+
+
+def test_places_are_in_queue_order_and_none_comes_twice() -> None:
+    reading = Reading([200, 300, 150])
+    first, second, third = iter_unpack(">qqi", reading.read(in_place=True).records)
+    for places in ([first, first], [second, first], [first, third, second]):
+        assert copied(reading.log.segment, *places)[:2] == (MISPLACED, len(places) - 1)
+    assert copied(reading.log.segment, first, low=1)[:2] == (MISPLACED, 0)
+    assert copied(reading.log.segment, first, third)[:2] == (TAKEN, 2)
 
 
 @pytest.mark.parametrize(

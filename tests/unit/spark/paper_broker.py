@@ -55,6 +55,8 @@ class PaperBroker:
         self.slave_high: int | None = None
         self.suggests_slave = False
         self.answers_backwards = False
+        self.passes_holes = False
+        """Gives other messages for those it cannot read, as brokers do: and so more than was asked for."""
         self.has_master = True
         self.before_answer: Callable[[int], None] = lambda number: None
         """Called with the number of each pull; may change the broker, or raise."""
@@ -112,6 +114,9 @@ class PaperBroker:
         self.before_piece(body.tell())
         assert body.readinto(piece) == len(piece), "more was wanted than there is"
 
+    def _holes_in(self, low: int, high: int) -> int:
+        return sum(low <= each < high for each in self.holes)
+
     def _answer(self, command: Command, asked: PullRequest) -> Command:
         high = self.slave_high if self._at == SLAVE and self.slave_high is not None else self.high
         fields = {
@@ -126,6 +131,8 @@ class PaperBroker:
             near = self.low if at < self.low else high
             return command.answer(ResponseCode.PULL_OFFSET_MOVED, ext_fields={**fields, "nextBeginOffset": str(near)})
         until = min(at + min(asked.count_max, self.count_max), high)
+        while self.passes_holes and until < high and until - at - self._holes_in(at, until) < asked.count_max:
+            until += 1
         held = [record(each) for each in range(at, until) if each not in self.holes]
         fields["nextBeginOffset"] = str(until)
         if not held:

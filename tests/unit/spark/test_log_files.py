@@ -12,6 +12,7 @@ from struct import pack
 import pytest
 from tests.unit.spark.paper_broker import MASTER, PaperBroker, record
 
+from rocketq.client.blocking.queue_reader import PlacedRecords
 from rocketq.columns import arrow_schema
 from rocketq.errors import ConnectionClosedError
 from rocketq.protocol.codes import ResponseCode
@@ -40,7 +41,6 @@ pytestmark = pytest.mark.usefixtures("_one_machine")
 def _one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the tests run."""
     monkeypatch.setattr("rocketq.client.blocking.queue_reader.boot_id", lambda: BOOT_ID)
-    monkeypatch.setattr(reader, "_log_files", LogFiles())
 
 
 class PlacedBroker(PaperBroker):
@@ -89,7 +89,7 @@ class PlacedBroker(PaperBroker):
             "logFileBytes": str(FILE_BYTES),
             "placedBytes": str(len(answer.body)),
         }
-        places = b"".join(pack(">qi", each.queue_offset * SPACING, each.size) for each in found)
+        places = b"".join(pack(">qqi", each.queue_offset * SPACING, each.queue_offset, each.size) for each in found)
         fields, places = self.spoil(fields, places)
         return replace(answer, ext_fields=fields, body=places)
 
@@ -209,7 +209,24 @@ def _another_place(broker: PlacedBroker) -> None:
 
 
 def _another_size(broker: PlacedBroker) -> None:
-    broker.spoil = lambda fields, places: (fields, places[:11] + bytes([places[11] ^ 1]) + places[12:])
+    broker.spoil = lambda fields, places: (fields, places[:19] + bytes([places[19] ^ 1]) + places[20:])
+
+
+def _the_same_place_again(broker: PlacedBroker) -> None:
+    broker.spoil = lambda fields, places: (fields, places[:20] * (len(places) // 20))
+
+
+def _another_order(broker: PlacedBroker) -> None:
+    broker.spoil = lambda fields, places: (fields, places[20:] + places[:20])
+
+
+def _cut_places(broker: PlacedBroker) -> None:
+    broker.spoil = lambda fields, places: (fields, places[:-1])
+
+
+def _another_message_of_the_queue(broker: PlacedBroker) -> None:
+    """What a log has that was cut back and written on."""
+    broker.write(30, encode_record(replace(record(29), log_offset=30 * SPACING)))
 
 
 def _negative_place(broker: PlacedBroker) -> None:
@@ -229,6 +246,10 @@ FAULTS = [
     _another_queue,
     _another_place,
     _another_size,
+    _the_same_place_again,
+    _another_order,
+    _cut_places,
+    _another_message_of_the_queue,
     _negative_place,
 ]
 
@@ -292,13 +313,29 @@ def test_what_aged_out_meanwhile_is_what_the_broker_says(monkeypatch: pytest.Mon
     assert read(monkeypatch, broker, 0, COUNT, failOnDataLoss="false") == [*range(24), *range(40, COUNT)]
 
 
-def test_few_files_are_mapped_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    files = LogFiles()
-    monkeypatch.setattr(reader, "_log_files", files)
-    broker = PlacedBroker(tmp_path / "commitlog", high=200)
-    assert read(monkeypatch, broker, 0, 200) == list(range(200))
+def test_few_files_are_mapped_at_a_time(tmp_path: Path) -> None:
+    """Goal: a task over a long log does not keep all of it open."""
+    broker, files = PlacedBroker(tmp_path / "commitlog", high=200), LogFiles()
+    placed = PlacedRecords(
+        low=0, high=200, folder=str(broker.folder), folder_id=broker.folder_id, file_bytes=FILE_BYTES, size_bytes=1,
+        places=b"",
+    )  # fmt: skip
+    for number in range(200):
+        file = files.of(placed, number * SPACING)
+        assert file.base == number * SPACING // FILE_BYTES * FILE_BYTES
     assert len(files._mapped) == MAPPED_MAX
-    assert broker.records == 0
+
+
+def test_a_file_that_became_shorter_is_not_read_where_it_was(broker: PlacedBroker) -> None:
+    """Goal: memory behind a file's end kills who looks at it."""
+    files = LogFiles()
+    placed = PlacedRecords(
+        low=0, high=1, folder=str(broker.folder), folder_id=broker.folder_id, file_bytes=FILE_BYTES, size_bytes=1,
+        places=b"",
+    )  # fmt: skip
+    assert files.of(placed, 0).size == FILE_BYTES
+    os.truncate(broker.file_of(0), 100)
+    assert files.of(placed, 0).size == 100
 
 
 def test_this_machine_has_a_name_on_linux() -> None:

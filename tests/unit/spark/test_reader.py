@@ -187,6 +187,22 @@ def test_holes_are_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [n for n in range(50) if n not in broker.holes]
 
 
+@pytest.mark.parametrize("depth", ["1", "3"])
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("holes", [{3}, {7, 9, 10}, {300}, set(range(250, 270))])
+def test_who_gives_other_messages_for_those_it_cannot_read_gives_none_twice(
+    monkeypatch: pytest.MonkeyPatch, holes: set[int], backwards: bool, depth: str
+) -> None:
+    """Goal: an answer that goes on beyond its part of the queue has what the next one has: no row comes twice, and what
+    is missing is not made up for by that."""
+    broker = PaperBroker(0, 600, holes=frozenset(holes), count_max=600)
+    broker.passes_holes, broker.answers_backwards = True, backwards
+    found = read(monkeypatch, broker, 0, 600, failOnDataLoss="false", pullsInFlight=depth)
+    assert found == [n for n in range(600) if n not in holes]
+    with pytest.raises(DataLossError, match=f"T queue 0 of b: offsets {min(holes)} to"):
+        read(monkeypatch, broker, 0, 600, pullsInFlight=depth)
+
+
 @pytest.mark.parametrize("kind", ["tag", "sql92"])
 def test_gaps_that_a_filter_leaves_are_no_loss(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Goal: with a condition on the broker a missing offset says nothing."""

@@ -42,10 +42,11 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedRecords:
-    """Messages of a queue from `low` on that a broker has on this machine: where its log is, and where in it they are
+    """Messages [low, high) of a queue that a broker has on this machine: where its log is, and where in it they are
     (see kernel/reader.py)."""
 
     low: int
+    high: int
     folder: str
     folder_id: str
     file_bytes: int
@@ -56,7 +57,18 @@ class PlacedRecords:
         return self.size_bytes
 
 
-Body = bytes | PlacedRecords
+@dataclass(frozen=True, slots=True)
+class KeptRecords:
+    """An answer that came before its turn; of its records those below `high` count."""
+
+    data: bytes
+    high: int
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+Body = KeptRecords | PlacedRecords
 
 
 class NotInPlaceError(RocketQError):
@@ -64,9 +76,13 @@ class NotInPlaceError(RocketQError):
 
 
 class BodySink(Protocol):
-    """Where the bodies of answers go, in queue order, each a run of whole records."""
+    """Where the bodies of answers go, in queue order, each a run of whole records.
 
-    def take(self, size: int, into: ReadInto) -> None:
+    A broker that passes messages it cannot read gives others for them, and so more than was asked for: those at `high`
+    and beyond are none of this body's.
+    """
+
+    def take(self, size: int, into: ReadInto, high: int) -> None:
         """All `size` bytes of one. What `into` raises is passed on and nothing of that body kept: it comes again."""
 
     def take_placed(self, placed: PlacedRecords) -> None:
@@ -109,6 +125,7 @@ class QueueReader:
         self._failures = 0
         self._in_place = options.in_place and bool(boot_id())
         self._waiting: dict[int, Step[Body]] = {}
+        self._depth = 1 if self._is_filtered else options.depth  # where a filtered answer ends cannot be foreseen
         self._ahead = self._steps_from(low)
 
     def _steps_from(self, low: int) -> ReadAhead[Body]:
@@ -116,7 +133,7 @@ class QueueReader:
         return ReadAhead[Body](
             low,
             self._high,
-            depth=1 if self._is_filtered else options.depth,  # where a filtered answer ends cannot be foreseen
+            depth=self._depth,
             count_max=options.count_max,
             bytes_max=options.bytes_max,
         )
@@ -127,7 +144,8 @@ class QueueReader:
         return self._ahead.handed_to
 
     def __iter__(self) -> Iterator[bytes]:
-        self._in_place = False
+        self._in_place, self._depth = False, 1  # bodies are handed out as they are: none may have what the next one has
+        self._ahead = self._steps_from(self._low)
         bodies = _Bodies()
         for _ in self.feed(bodies):
             yield from bodies.taken()
@@ -148,8 +166,8 @@ class QueueReader:
     def _hand_over(self, sink: BodySink) -> None:
         """What lies next. Where files do not have it, all from there on is asked for again, as records."""
         for body in self._ahead.ready():
-            if not isinstance(body, PlacedRecords):
-                sink.take(len(body), _from_memory(body))
+            if isinstance(body, KeptRecords):
+                sink.take(len(body), _from_memory(body.data), body.high)
                 continue
             try:
                 sink.take_placed(body)
@@ -182,9 +200,10 @@ class QueueReader:
 
         def take(answer: Command, size: int, into: ReadInto) -> bool:
             nonlocal streamed
-            if not self._is_next(answer):
+            step = self._waiting.get(answer.opaque)
+            if step is None or not self._is_next(step, answer):
                 return False
-            sink.take(size, into)
+            sink.take(size, into, self._limit(step))
             streamed = size
             return True
 
@@ -193,10 +212,13 @@ class QueueReader:
         if answered is not None:
             self._take(answered, answer, addr, streamed)
 
-    def _is_next(self, answer: Command) -> bool:
+    def _limit(self, step: Step[Body]) -> int:
+        """What lies there and beyond comes with another step; where there is none beside it, all is taken."""
+        return self._high if self._depth == 1 else step.high
+
+    def _is_next(self, step: Step[Body], answer: Command) -> bool:
         """Whether its records are those that nobody has yet, from the first on."""
-        step = self._waiting.get(answer.opaque)
-        if step is None or answer.code != ResponseCode.SUCCESS or not self._ahead.is_first(step):
+        if answer.code != ResponseCode.SUCCESS or not self._ahead.is_first(step):
             return False
         header = PullResponse.decode(answer.ext_fields)
         return header.next_offset > step.low and header.log_folder is None
@@ -225,7 +247,9 @@ class QueueReader:
                     raise RangeGoneError(self._queue, step.low, step.high)
                 if header.log_folder is not None and not self._in_place:
                     raise RemoteProtocolError(f"{addr} answers with places where records were asked for")
-                body = _body(answer, header, step.low) if answer.code == ResponseCode.SUCCESS else b""
+                body: Body = KeptRecords(b"", 0)
+                if answer.code == ResponseCode.SUCCESS:
+                    body = _body(answer, header, step.low, self._limit(step))
                 self._ahead.answered(step, body, header.next_offset, passed_bytes=streamed)
                 self._broker_id = header.suggested_broker_id
                 self._failures = 0
@@ -281,7 +305,7 @@ class _Bodies:
     def __init__(self) -> None:
         self._taken: list[bytes] = []
 
-    def take(self, size: int, into: ReadInto) -> None:
+    def take(self, size: int, into: ReadInto, high: int) -> None:
         body = bytearray(size)
         into(memoryview(body))
         self._taken.append(bytes(body))
@@ -295,14 +319,15 @@ class _Bodies:
         return taken
 
 
-def _body(answer: Command, header: PullResponse, low: int) -> Body:
-    if header.log_folder is None or header.log_folder_id is None or not header.log_file_bytes:
-        return answer.body
+def _body(answer: Command, header: PullResponse, low: int, high: int) -> Body:
+    if header.log_folder is None:
+        return KeptRecords(answer.body, high)
     return PlacedRecords(
         low=low,
+        high=high,
         folder=header.log_folder,
-        folder_id=header.log_folder_id,
-        file_bytes=header.log_file_bytes,
+        folder_id=header.log_folder_id or "",
+        file_bytes=header.log_file_bytes or 1,
         size_bytes=max(header.placed_bytes or 0, len(answer.body)),
         places=answer.body,
     )
