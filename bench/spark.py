@@ -1,6 +1,6 @@
 """Topics as DataFrames, next to Spark's Kafka source and sink on the same data in the same session.
 
-    python -m bench.spark                       all rows: two rounds to warm up, five that count; about 15 minutes
+    python -m bench.spark                       all rows: two rounds to warm up, five that count; about 20 minutes
     python -m bench.spark --rows sink,1KiB      only rows whose name has one of these texts
     python -m bench.spark --rounds 2 --warm 1   fewer rounds; --scale 0.2 fewer messages
     python -m bench.spark --smoke               a few messages, ours alone, no bars: does it still run?

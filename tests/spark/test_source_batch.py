@@ -9,7 +9,11 @@ from datetime import UTC
 import pytest
 from pyspark.sql import SparkSession
 
+from rocketq.broker.handlers import pulls
 from rocketq.client import Message
+from rocketq.protocol.headers.pull import PullResponse
+from rocketq.runtime.machine import boot_id
+from rocketq.store import ReadResult, Store
 from tests.spark.filling import Filler, Place
 from tests.spark.reading import bodies, contents, reading
 
@@ -29,6 +33,30 @@ def test_a_topic_is_read_whole(spark: SparkSession, filler: Filler, thousand: Th
     frame = reading(spark, filler, topic)
     assert contents(frame) == bodies(sent)
     assert frame.rdd.getNumPartitions() == 4
+
+
+@pytest.mark.skipif(not boot_id(), reason="this system does not say which kernel runs")
+@pytest.mark.parametrize(("in_place", "placed"), [("true", 1_000), ("false", 0)])
+def test_tasks_on_the_brokers_machine_read_in_its_files(
+    spark: SparkSession,
+    filler: Filler,
+    thousand: Thousand,
+    monkeypatch: pytest.MonkeyPatch,
+    in_place: str,
+    placed: int,
+) -> None:
+    """Goal: all rows, and the brokers (which run in this process) told only where their records are."""
+    topic, sent = thousand
+    counts: list[int] = []
+    sound = pulls._placed
+
+    def counted(answer: PullResponse, found: ReadResult, store: Store) -> PullResponse:
+        counts.append(found.count)
+        return sound(answer, found, store)
+
+    monkeypatch.setattr(pulls, "_placed", counted)
+    assert contents(reading(spark, filler, topic, readInPlace=in_place)) == bodies(sent)
+    assert sum(counts) == placed
 
 
 def test_every_column_is_what_was_sent(spark: SparkSession, filler: Filler, thousand: Thousand) -> None:

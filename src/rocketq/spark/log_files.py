@@ -13,7 +13,7 @@ from rocketq.runtime.machine import file_id
 from rocketq.store.segments import file_name
 
 MAPPED_MAX: Final = 4
-"""Files of one process: a task needs one or two at a time."""
+"""Files of one task: it needs one or two at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,18 @@ class PaperBroker:
         self._asked: dict[str, list[Command]] = {}
         self._at = MASTER
 
+    def break_each_pull_once(self) -> None:
+        """The line is cut before the first answer to each."""
+        failed = set()
+
+        def cut(number: int) -> None:
+            at = self.pulls[number - 1]
+            if at not in failed:
+                failed.add(at)
+                raise ConnectionClosedError(MASTER, "cut")
+
+        self.before_answer = cut
+
     # as a client
 
     def broker(self, topic: str, broker_name: str, *, broker_id: int = 0, fresh: bool = False) -> str:

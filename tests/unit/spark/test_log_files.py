@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -10,11 +11,10 @@ from pathlib import Path
 from struct import pack
 
 import pytest
-from tests.unit.spark.paper_broker import MASTER, PaperBroker, record
+from tests.unit.spark.paper_broker import PaperBroker, record
 
 from rocketq.client.blocking.queue_reader import PlacedRecords
 from rocketq.columns import arrow_schema
-from rocketq.errors import ConnectionClosedError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.headers.pull import PullRequest
@@ -124,16 +124,9 @@ def test_records_are_read_where_they_lie(
 
 
 def test_a_line_that_breaks_is_read_on(monkeypatch: pytest.MonkeyPatch, broker: PlacedBroker) -> None:
-    failed = set()
-
-    def break_once(number: int) -> None:
-        at = broker.pulls[number - 1]
-        if at not in failed:
-            failed.add(at)
-            raise ConnectionClosedError(MASTER, "cut")
-
-    broker.before_answer = break_once
+    broker.break_each_pull_once()
     assert read(monkeypatch, broker, 0, COUNT) == list(range(COUNT))
+    assert broker.records == 0
 
 
 def test_holes_are_found_and_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -259,6 +252,7 @@ FAULTS = [
 @pytest.mark.parametrize("expression", ["*", "A"])
 def test_what_does_not_fit_comes_over_the_line(
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     broker: PlacedBroker,
     fault: Callable[[PlacedBroker], None],
     batch_bytes: int,
@@ -268,8 +262,10 @@ def test_what_does_not_fit_comes_over_the_line(
     answers may pass what was asked for."""
     monkeypatch.setattr(reader, "BATCH_BYTES", batch_bytes)
     fault(broker)
-    assert read(monkeypatch, broker, 0, COUNT, subExpression=expression) == list(range(COUNT))
+    with caplog.at_level(logging.INFO):
+        assert read(monkeypatch, broker, 0, COUNT, subExpression=expression) == list(range(COUNT))
     assert broker.records > 0
+    assert "T queue 0: read over the line: " in caplog.text
 
 
 def test_a_broker_that_insists_on_places_is_told_of(monkeypatch: pytest.MonkeyPatch, broker: PlacedBroker) -> None:

@@ -44,15 +44,8 @@ def test_a_slice_is_read_whole_and_no_further(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_line_that_breaks_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: every pull fails once, no row is missing or comes twice."""
-    broker, failed = PaperBroker(0, 100), set()
-
-    def break_once(number: int) -> None:
-        at = broker.pulls[number - 1]
-        if at not in failed:
-            failed.add(at)
-            raise ConnectionClosedError(MASTER, "cut")
-
-    broker.before_answer = break_once
+    broker = PaperBroker(0, 100)
+    broker.break_each_pull_once()
     assert read(monkeypatch, broker, 0, 100) == list(range(100))
 
 

@@ -42,6 +42,8 @@ class Link:
             plain = socket.create_connection((host, port), timeout_ms / 1000)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = tls.wrap_socket(plain) if tls is not None else plain
+            self.is_local = plain.getsockname()[0] == plain.getpeername()[0]
+            """Whether both ends have one address: the same machine, or what it lends its address to."""
             self._kernel_waits = _KERNEL_WAITS and tls is None
             if self._kernel_waits:
                 plain.settimeout(None)
@@ -57,14 +59,6 @@ class Link:
     def is_stale(self) -> bool:
         """Not used for so long that a new one is safer, or left in the middle of an answer."""
         return self._is_cut or time.monotonic() - self._used_s > IDLE_S_MAX
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the other end has the same address as this one: the same machine, or what it lends its address to."""
-        try:
-            return bool(self._socket.getsockname()[0] == self._socket.getpeername()[0])
-        except OSError:  # closed meanwhile
-            return False
 
     def send(self, command: Command) -> int:
         """Hand a request to the network; its opaque is what receive() gives back with the answer."""

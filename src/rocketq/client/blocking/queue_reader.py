@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from rocketq.protocol.requests import make_request
 from rocketq.runtime.machine import boot_id
 
 EVERYTHING: Final = "*"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +174,8 @@ class QueueReader:
                 continue
             try:
                 sink.take_placed(body)
-            except NotInPlaceError:
+            except NotInPlaceError as reason:
+                log.info("%s queue %d: read over the line: %s", self._queue.topic, self._queue.queue_id, reason)
                 self._in_place = False
                 self._abandon()
                 self._ahead = self._steps_from(body.low)
@@ -327,7 +331,7 @@ def _body(answer: Command, header: PullResponse, low: int, high: int) -> Body:
         high=high,
         folder=header.log_folder,
         folder_id=header.log_folder_id or "",
-        file_bytes=header.log_file_bytes or 1,
+        file_bytes=header.log_file_bytes or 0,
         size_bytes=max(header.placed_bytes or 0, len(answer.body)),
         places=answer.body,
     )
