@@ -42,7 +42,7 @@ class Link:
             plain = socket.create_connection((host, port), timeout_ms / 1000)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = tls.wrap_socket(plain) if tls is not None else plain
-            self.is_local = plain.getsockname()[0] == plain.getpeername()[0]
+            self.is_local = self._socket.getsockname()[0] == self._socket.getpeername()[0]
             """Whether both ends have one address: the same machine, or what it lends its address to."""
             self._kernel_waits = _KERNEL_WAITS and tls is None
             if self._kernel_waits:
