@@ -19,9 +19,9 @@ from pathlib import Path
 import rocketq.kernel
 from bench.bars import Bar, save
 from bench.load.folders import run_folder
-from rocketq.broker.delay_service import DelayService
-from rocketq.broker.figures import Figures
-from rocketq.broker.placement import DelayRules, place
+from rocketq.broker.delay.level_service import DelayService
+from rocketq.broker.delay.placement import DelayRules, place
+from rocketq.broker.stats.broker_stats import Figures
 from rocketq.model import NewMessage
 from rocketq.protocol.messages import decode_records
 from rocketq.runtime.clock import SystemClock

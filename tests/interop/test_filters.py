@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.broker.consumer_filters import ConsumerFilters
+from rocketq.broker.pull.consumer_filters import ConsumerFilters
 from rocketq.filter import BadExpressionError, BloomGeometry, compile_sql
 from rocketq.protocol.bodies.filters import ConsumerFilterTable
 from rocketq.protocol.bodies.heartbeat import CheckClient, ConsumerData, Heartbeat, Subscription

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.broker.delay_service import DelayService
-from rocketq.broker.figures import Figures
-from rocketq.broker.handlers.send_back import FIRST_RETRY_LEVEL
-from rocketq.broker.placement import DelayRules, place
-from rocketq.broker.timer_service import TimerService
+from rocketq.broker.delay.level_service import DelayService
+from rocketq.broker.delay.placement import DelayRules, place
+from rocketq.broker.delay.timer_service import TimerService
+from rocketq.broker.send.send_back_handlers import FIRST_RETRY_LEVEL
+from rocketq.broker.stats.broker_stats import Figures
 from rocketq.model import NewMessage, Record
 from rocketq.protocol.messages import decode_records
 from rocketq.runtime.clock import ManualClock

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.broker.figures import Figures
-from rocketq.broker.placement import DelayRules, place
-from rocketq.broker.timer_service import TimerService
+from rocketq.broker.delay.placement import DelayRules, place
+from rocketq.broker.delay.timer_service import TimerService
+from rocketq.broker.stats.broker_stats import Figures
 from rocketq.model import NewMessage
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import TIMER_TOPIC

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rocketq.broker.consumer_offsets import OffsetTable
-from rocketq.broker.half_messages import half_of
-from rocketq.broker.topic_table import TopicTable
-from rocketq.broker.transaction_ledger import CheckRules
-from rocketq.broker.transaction_log import TransactionLog
-from rocketq.broker.transactions import Check, Decision, Refused, Transactions
+from rocketq.broker.groups.offsets import OffsetTable
+from rocketq.broker.topics.table import TopicTable
+from rocketq.broker.transaction.half_messages import half_of
+from rocketq.broker.transaction.ledger import CheckRules
+from rocketq.broker.transaction.message_log import TransactionLog
+from rocketq.broker.transaction.service import Check, Decision, Refused, Transactions
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.offsets import ConsumerOffsets
 from rocketq.protocol.bodies.topics import TopicConfig

@@ -9,7 +9,7 @@ from datetime import UTC
 import pytest
 from pyspark.sql import SparkSession
 
-from rocketq.broker.handlers import pulls
+from rocketq.broker.pull import handlers as pulls
 from rocketq.client import Message
 from rocketq.protocol.headers.pull import PullResponse
 from rocketq.runtime.machine import boot_id

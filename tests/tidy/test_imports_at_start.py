@@ -7,7 +7,12 @@ import sys
 
 import pytest
 
-_FAILOVER = ("rocketq.broker.fenced_replicas", "rocketq.replication.agent", "rocketq.replication.etcd_gateway", "httpx")
+_FAILOVER = (
+    "rocketq.broker.ha.fenced_replicas",
+    "rocketq.replication.agent",
+    "rocketq.replication.etcd_gateway",
+    "httpx",
+)
 _PARSERS = ("lark", "rocketq.filter.parser", "tomllib")
 _WEB = ("urllib.request", "http.client", "email")
 _OTHERS = ("numpy", "pandas", "pyarrow", "pyspark", "rich", "multiprocessing")

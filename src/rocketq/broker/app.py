@@ -10,34 +10,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketq.broker import wiring
+from rocketq.broker.admin.autosave import StateKeeper
+from rocketq.broker.admin.periodic import Timers
+from rocketq.broker.admin.registration import Registrar
+from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig, BrokerRole
-from rocketq.broker.consumer_filters import ConsumerFilters
-from rocketq.broker.consumer_groups import ConsumerGroups
-from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
-from rocketq.broker.delay_service import DelayService
-from rocketq.broker.figures import Figures
-from rocketq.broker.filter_keeper import FilterKeeper
+from rocketq.broker.delay.level_service import DelayService
+from rocketq.broker.delay.timer_service import TimerService
+from rocketq.broker.fastpath.hot_feed import HotFeed, HotPorts
+from rocketq.broker.fastpath.hot_routes import Routes
 from rocketq.broker.free_port import REPLICATION_STEP, VIP_STEP, pick_port
-from rocketq.broker.group_table import GroupTable
-from rocketq.broker.handlers import membership
-from rocketq.broker.hot_feed import HotFeed, HotPorts
-from rocketq.broker.hot_routes import Routes
-from rocketq.broker.long_polling import RECHECK_MS, LongPolling
-from rocketq.broker.master_tables import CopyPorts
-from rocketq.broker.producer_groups import ProducerGroups
-from rocketq.broker.pushes import ChangeNotices
-from rocketq.broker.queue_locks import QueueLocks
-from rocketq.broker.registration import Registrar
-from rocketq.broker.replicas import MasterReplication, Replication, SlaveReplication
-from rocketq.broker.saved_answers import SavedAnswers
-from rocketq.broker.settings import Settings
-from rocketq.broker.slave_refusals import SlaveRefusals
-from rocketq.broker.state_keeper import StateKeeper
-from rocketq.broker.timer_service import TimerService
-from rocketq.broker.timers import Timers
-from rocketq.broker.topic_table import TopicTable, builtin_topics
-from rocketq.broker.transaction_checks import TransactionChecks
-from rocketq.broker.transaction_parts import open_transactions
+from rocketq.broker.groups import membership_handlers as membership
+from rocketq.broker.groups.change_notices import ChangeNotices
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.groups.offsets import OffsetTable, PullPositions
+from rocketq.broker.groups.producer_groups import ProducerGroups
+from rocketq.broker.groups.queue_locks import QueueLocks
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.ha.master_tables import CopyPorts
+from rocketq.broker.ha.reject_on_replica import SlaveRefusals
+from rocketq.broker.ha.replicas import MasterReplication, Replication, SlaveReplication
+from rocketq.broker.pipeline.persist_before_reply import SavedAnswers
+from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.broker.pull.filter_autosave import FilterKeeper
+from rocketq.broker.pull.long_polling import RECHECK_MS, LongPolling
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.topics.table import TopicTable, builtin_topics
+from rocketq.broker.transaction.checks import TransactionChecks
+from rocketq.broker.transaction.setup import open_transactions
 from rocketq.errors import StoreError, UnreachableError
 from rocketq.filter import load_parser
 from rocketq.model import Host
@@ -50,7 +50,7 @@ from rocketq.store import StateFiles, Store, StoreConfig
 from rocketq.store.timer_files import TimerPoint
 
 if TYPE_CHECKING:
-    from rocketq.broker.fenced_replicas import FencedReplication
+    from rocketq.broker.ha.fenced_replicas import FencedReplication
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class Broker:
     async def _start_at(self, port: int) -> None:
         config = replace(self.config, port=port, ha_port=self.config.ha_port or port + REPLICATION_STEP)
         if config.is_fenced:
-            from rocketq.broker.fenced_replicas import UNKNOWN_ID  # noqa: PLC0415 - loaded by replicas only
+            from rocketq.broker.ha.fenced_replicas import UNKNOWN_ID  # noqa: PLC0415 - loaded by replicas only
 
             config = replace(config, role=BrokerRole.SLAVE, broker_id=config.broker_id or UNKNOWN_ID)
         store = await self._open_store(config)
@@ -277,7 +277,7 @@ class Broker:
         ports = CopyPorts(topics, groups, offsets, files, store)
         self._fenced = None
         if config.is_fenced:
-            from rocketq.broker.fenced_replicas import FencedReplication  # noqa: PLC0415 - loaded by replicas only
+            from rocketq.broker.ha.fenced_replicas import FencedReplication  # noqa: PLC0415 - loaded by replicas only
 
             replication = self._fenced = FencedReplication(settings, ports, registrar, clock, self)
             self._guard_lease(self._fenced.guard if config.lease_mode == "strict" else None)

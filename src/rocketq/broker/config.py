@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from rocketq.broker.placement import DelayRules
-from rocketq.broker.pull_filters import FilterRules
-from rocketq.broker.topic_table import TopicRules
+from rocketq.broker.delay.placement import DelayRules
+from rocketq.broker.pull.filters import FilterRules
+from rocketq.broker.topics.table import TopicRules
 from rocketq.errors import ConfigError
 from rocketq.filter.bloom import ERROR_PERCENT, GROUPS_EXPECTED, BloomGeometry
 from rocketq.protocol.config_text import parse_value, suggest_keys

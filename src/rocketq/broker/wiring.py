@@ -5,47 +5,45 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from rocketq.broker.cold_reads import ColdReads
-from rocketq.broker.consumer_filters import ConsumerFilters
-from rocketq.broker.consumer_groups import ConsumerGroups
-from rocketq.broker.consumer_offsets import OffsetTable, PullPositions
-from rocketq.broker.delay_service import DelayService
-from rocketq.broker.figures import Figures
-from rocketq.broker.group_table import GroupTable
-from rocketq.broker.handlers import (
-    assignments,
-    cold,
-    groups,
-    locks,
-    membership,
-    messages,
-    offsets,
-    operations,
-    progress,
-    pulls,
-    recalls,
-    refused,
-    relays,
-    replies,
-    resets,
-    send_back,
-    sends,
-    timers,
-    topics,
-    transactions,
-)
-from rocketq.broker.long_polling import LongPolling
-from rocketq.broker.producer_groups import ProducerGroups
-from rocketq.broker.pushes import ChangeNotices
-from rocketq.broker.queue_locks import QueueLocks
-from rocketq.broker.registration import Registrar
-from rocketq.broker.replicas import Replication
-from rocketq.broker.runtime_info import RuntimeInfo
-from rocketq.broker.settings import Settings
-from rocketq.broker.timer_service import TimerService
-from rocketq.broker.topic_table import TopicTable
-from rocketq.broker.transaction_checks import TransactionChecks
-from rocketq.broker.transactions import Transactions
+from rocketq.broker.admin import handlers as operations
+from rocketq.broker.admin import unsupported as refused
+from rocketq.broker.admin.registration import Registrar
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.delay import recall_handlers as recalls
+from rocketq.broker.delay import timer_handlers as timers
+from rocketq.broker.delay.level_service import DelayService
+from rocketq.broker.delay.timer_service import TimerService
+from rocketq.broker.groups import assignment_handlers as assignments
+from rocketq.broker.groups import handlers as groups
+from rocketq.broker.groups import lock_handlers as locks
+from rocketq.broker.groups import membership_handlers as membership
+from rocketq.broker.groups import offset_handlers as offsets
+from rocketq.broker.groups import relay_handlers as relays
+from rocketq.broker.groups import reset_handlers as resets
+from rocketq.broker.groups.change_notices import ChangeNotices
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.groups.offsets import OffsetTable, PullPositions
+from rocketq.broker.groups.producer_groups import ProducerGroups
+from rocketq.broker.groups.queue_locks import QueueLocks
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.ha.replicas import Replication
+from rocketq.broker.pull import cold_handlers as cold
+from rocketq.broker.pull import handlers as pulls
+from rocketq.broker.pull import message_handlers as messages
+from rocketq.broker.pull.cold_reads import ColdReads
+from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.broker.pull.long_polling import LongPolling
+from rocketq.broker.send import handlers as sends
+from rocketq.broker.send import reply_handlers as replies
+from rocketq.broker.send import send_back_handlers as send_back
+from rocketq.broker.stats import progress_handlers as progress
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.runtime_info import RuntimeInfo
+from rocketq.broker.topics import handlers as topics
+from rocketq.broker.topics.table import TopicTable
+from rocketq.broker.transaction import handlers as transactions
+from rocketq.broker.transaction.checks import TransactionChecks
+from rocketq.broker.transaction.service import Transactions
 from rocketq.protocol.headers.pull import PullRequest
 from rocketq.remoting import Connection, Registry, Request
 from rocketq.runtime.clock import Clock

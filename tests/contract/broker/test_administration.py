@@ -109,7 +109,7 @@ async def test_097_a_message_is_consumed_directly(rocketq_cluster: EmbeddedClust
 async def test_097_a_client_that_does_not_answer_is_207(
     rocketq_cluster: EmbeddedCluster, group: str, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("rocketq.broker.handlers.relays.RELAY_TIMEOUT_MS", 100)
+    monkeypatch.setattr("rocketq.broker.groups.relay_handlers.RELAY_TIMEOUT_MS", 100)
     async with connected(*[rocketq_cluster.broker_addr] * 2) as (client, tool):
         await heartbeat(client, "c1", group)
         fields = {"consumerGroup": group, "clientId": "c1"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketq.broker import Broker
-from rocketq.broker.fenced_replicas import FencedReplication
+from rocketq.broker.ha.fenced_replicas import FencedReplication
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.replication.control import ControlError
 from rocketq.replication.control_memory import ControlTable, MemoryControl
@@ -56,7 +56,7 @@ def controls(monkeypatch: pytest.MonkeyPatch) -> list[ControlThatMayBeAway]:
         made.append(ControlThatMayBeAway(SystemClock(), table))
         return made[-1]
 
-    monkeypatch.setattr("rocketq.broker.fenced_replicas.control_store", make)
+    monkeypatch.setattr("rocketq.broker.ha.fenced_replicas.control_store", make)
     return made
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.broker import Broker, BrokerConfig, registration
+from rocketq.broker import Broker, BrokerConfig
+from rocketq.broker.admin import registration
 from rocketq.nameserver import NameServer, NameServerConfig
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command

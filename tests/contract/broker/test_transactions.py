@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketq.broker.half_messages import HALF_PROPERTIES_BYTES_MAX
+from rocketq.broker.transaction.half_messages import HALF_PROPERTIES_BYTES_MAX
 from rocketq.model import Record, SysFlag, decode_message_id
 from rocketq.protocol.bodies.heartbeat import Heartbeat, ProducerData
 from rocketq.protocol.codes import RequestCode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketq.broker.cold_reads import KEPT_MS, WINDOW_MS, ColdReads
+from rocketq.broker.pull.cold_reads import KEPT_MS, WINDOW_MS, ColdReads
 
 LIMITS = {"group_bytes_max": 100, "total_bytes_max": 250}
 

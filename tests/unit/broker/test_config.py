@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig, describe_unknown, parse_settings, unknown_keys
-from rocketq.broker.settings import Settings
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.config_text import parse_config

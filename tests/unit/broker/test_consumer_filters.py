@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketq.broker.consumer_filters import RETURN_MS, ConsumerFilters
+from rocketq.broker.pull.consumer_filters import RETURN_MS, ConsumerFilters
 from rocketq.filter import BloomGeometry
 from rocketq.protocol.bodies.filters import ConsumerFilterTable
 from rocketq.protocol.bodies.heartbeat import Subscription

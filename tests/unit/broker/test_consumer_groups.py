@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketq.broker.consumer_groups import ConsumerGroups
-from rocketq.broker.members import Member, Roster
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.groups.members import Member, Roster
 from rocketq.protocol.bodies.heartbeat import ConsumerData, Subscription
 from rocketq.protocol.flags import Language, MessageModel
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketq.broker.delays import LOOK_MS, RETRY_MS, DelayCursors, Look
+from rocketq.broker.delay.levels import LOOK_MS, RETRY_MS, DelayCursors, Look
 
 NOW = 1_000_000_000
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.unit.store.kit import NOW_MS, message, open_store
 
-from rocketq.broker.consumer_offsets import OffsetTable
-from rocketq.broker.deleted_topics import DELETED_COUNT_MAX, DeletedTopics
-from rocketq.broker.group_table import GroupTable
-from rocketq.broker.master_tables import CopyPorts, MasterTables
-from rocketq.broker.topic_table import TopicTable
+from rocketq.broker.groups.offsets import OffsetTable
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.ha.master_tables import CopyPorts, MasterTables
+from rocketq.broker.topics.deleted_topics import DELETED_COUNT_MAX, DeletedTopics
+from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.replication.epochs import Epoch, EpochList
 from rocketq.store import StateFiles, Store

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig, BrokerRole
-from rocketq.broker.fenced_replicas import agent_settings
-from rocketq.broker.settings import Settings
+from rocketq.broker.ha.fenced_replicas import agent_settings
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.replication.lease import LeaseMode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.broker.meters import SAMPLE_MS, Meters, Statistic, group_key
-from rocketq.broker.traffic import Traffic
+from rocketq.broker.stats.meters import SAMPLE_MS, Meters, Statistic, group_key
+from rocketq.broker.stats.totals import Traffic
 from rocketq.runtime.clock import ManualClock
 
 

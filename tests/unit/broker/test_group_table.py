@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketq.broker.group_table import BUILTIN_GROUPS, GroupTable
+from rocketq.broker.groups.table import BUILTIN_GROUPS, GroupTable
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocketq.broker.half_messages import (
+from rocketq.broker.transaction.half_messages import (
     Half,
     check_body,
     committed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketq.broker.held_pulls import HeldPull, HeldPulls
+from rocketq.broker.pull.held_pulls import HeldPull, HeldPulls
 
 
 def pull(name: str, queue_id: int = 0, at: int = 5, deadline_ms: int = 100, link: str = "a") -> HeldPull[str]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from rocketq.broker.hot_answers import AnswerGate, HeldAnswer, HeldAnswers
+from rocketq.broker.fastpath.held_answers import AnswerGate, HeldAnswer, HeldAnswers
 from rocketq.model import NewMessage
 from rocketq.protocol.command import Command, HeaderForm
 from rocketq.protocol.frame import FrameDecoder, encode_command

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from rocketq.broker.held_pulls import HeldPull
-from rocketq.broker.long_polling import SLICE_MS, LongPolling
+from rocketq.broker.pull.held_pulls import HeldPull
+from rocketq.broker.pull.long_polling import SLICE_MS, LongPolling
 from rocketq.runtime.clock import ManualClock
 
 QUEUE = ("T", 0)

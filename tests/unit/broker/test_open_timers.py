@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketq.broker.open_timers import OpenTimer, OpenTimers
+from rocketq.broker.delay.open_timers import OpenTimer, OpenTimers
 
 
 def timer(due_ms: int, queue_offset: int, key: str = "") -> OpenTimer:

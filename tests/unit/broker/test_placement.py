@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.broker.placement import BadDelayError, DelayRules, place, slot_ms_of, without_orders
+from rocketq.broker.delay.placement import BadDelayError, DelayRules, place, slot_ms_of, without_orders
 from rocketq.errors import RemoteProtocolError
 from rocketq.model import NewMessage
 from rocketq.protocol.properties import decode_properties

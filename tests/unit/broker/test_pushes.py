@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketq.broker.members import Member
-from rocketq.broker.pushes import ChangeNotices, Client
+from rocketq.broker.groups.change_notices import ChangeNotices, Client
+from rocketq.broker.groups.members import Member
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import Language

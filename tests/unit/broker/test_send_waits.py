@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.unit.store.kit import open_store
 
+from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig
-from rocketq.broker.figures import Figures
-from rocketq.broker.group_table import GroupTable
-from rocketq.broker.handlers.sends import SendPlan, SendPorts, _append_safely
-from rocketq.broker.safety import is_durable
-from rocketq.broker.settings import Settings
-from rocketq.broker.topic_table import TopicTable
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.ha.durability import is_durable
+from rocketq.broker.send.handlers import SendPlan, SendPorts, _append_safely
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.topics.table import TopicTable
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.remoting import Refusal

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.broker.consumer_offsets import OffsetTable
-from rocketq.broker.group_table import GroupTable
-from rocketq.broker.saved_answers import SavedAnswers
-from rocketq.broker.state_keeper import StateKeeper
-from rocketq.broker.topic_table import TopicTable
+from rocketq.broker.admin.autosave import StateKeeper
+from rocketq.broker.groups.offsets import OffsetTable
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.pipeline.persist_before_reply import SavedAnswers
+from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.command import Command
 from rocketq.remoting import Connection, Dispatcher

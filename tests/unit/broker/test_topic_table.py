@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.broker.topic_table import TopicRules, TopicTable, builtin_topics
+from rocketq.broker.topics.table import TopicRules, TopicTable, builtin_topics
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from rocketq.protocol.flags import TopicFilterType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.broker.transaction_ledger import (
+from rocketq.broker.transaction.ledger import (
     HELD_BACK_MAX,
     CheckRules,
     OpenTransaction,

@@ -8,10 +8,10 @@ import pytest
 from tests.golden.stores import unpack
 from tests.sim.memory_store import HOST, MemoryStore
 
-from rocketq.broker.half_messages import Half, half_of, op_for
-from rocketq.broker.transaction_ledger import TransactionLedger
-from rocketq.broker.transaction_log import StoreIndex, TransactionLog
-from rocketq.broker.transaction_replay import Floors, OffsetMarks, replay
+from rocketq.broker.transaction.half_messages import Half, half_of, op_for
+from rocketq.broker.transaction.ledger import TransactionLedger
+from rocketq.broker.transaction.message_log import StoreIndex, TransactionLog
+from rocketq.broker.transaction.replay import Floors, OffsetMarks, replay
 from rocketq.model import NewMessage
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import Store

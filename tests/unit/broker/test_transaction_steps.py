@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.sim.memory_store import HOST, MemoryStore
 
-from rocketq.broker.consumer_offsets import OffsetTable
-from rocketq.broker.half_messages import Half
-from rocketq.broker.topic_table import TopicTable
-from rocketq.broker.transaction_ledger import HELD_BACK_MAX, CheckRules
-from rocketq.broker.transaction_log import TransactionLog
-from rocketq.broker.transactions import Decision, Refused, Transactions
+from rocketq.broker.groups.offsets import OffsetTable
+from rocketq.broker.topics.table import TopicTable
+from rocketq.broker.transaction.half_messages import Half
+from rocketq.broker.transaction.ledger import HELD_BACK_MAX, CheckRules
+from rocketq.broker.transaction.message_log import TransactionLog
+from rocketq.broker.transaction.service import Decision, Refused, Transactions
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.flags import TransactionState

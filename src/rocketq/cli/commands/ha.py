@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from rocketq.broker.config import BrokerConfig
-from rocketq.broker.fenced_replicas import control_store
+from rocketq.broker.ha.fenced_replicas import control_store
 from rocketq.cli.commands.broker import FAILED, USAGE
 from rocketq.cli.commands.tables import table
 from rocketq.cli.examples import example

@@ -1,0 +1,1 @@
+"""Settings, registration, autosave and periodic jobs."""

@@ -1,0 +1,276 @@
+"""Delivers messages with a timer when they are due: the skin around `open_timers` and the store's timer files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from rocketq.broker.delay.open_timers import OpenTimer, OpenTimers
+from rocketq.broker.delay.timer_metrics import WaitingCounts
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.errors import DamagedStateError
+from rocketq.model import NewMessage
+from rocketq.protocol.bodies.timers import TimerMetrics
+from rocketq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Property
+from rocketq.protocol.properties import decode_properties, encode_properties
+from rocketq.runtime.clock import Clock
+from rocketq.store import Store
+from rocketq.store.disk import Disk
+from rocketq.store.redelivery import Redeliverer
+from rocketq.store.state_files import StateFile
+from rocketq.store.timer_files import TimerMark, TimerPoint
+from rocketq.store.timers import Timer, Timers
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = 200
+COPIES_BATCH: Final = 1_000
+LOOK_MS: Final = 20
+RETRY_MS: Final = 1_000
+_NEVER_TO: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, TIMER_TOPIC})
+
+
+class TimerService:
+    """Runs on the event loop in small turns: new messages into the wheel, the second that has come out of it, what is
+    due to its queue."""
+
+    def __init__(self, store: Store, figures: Figures, clock: Clock) -> None:
+        self._store = store
+        self._figures = figures
+        self._clock = clock
+        self._timers = Timers(store, clock.now_ms())
+        self._open: OpenTimers[TimerMark] = OpenTimers()
+        self._redeliverer = Redeliverer(store, may_deliver_to=lambda topic: topic not in _NEVER_TO)
+        self._opening: Iterator[tuple[Timer, bool]] | None = None
+        self._opened: list[tuple[Timer, bool]] = []
+        self._retry_ms = 0
+        self._caught_up = False
+        self._saving = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._has_run = False
+        self.is_closed = False
+        """Its files are gone, while the last requests of a broker that stops are still answered."""
+        self.may_deliver: Callable[[], bool] = lambda: True
+        """A master among replicas delivers while it can be sure that there is no other."""
+        self._counts_file = StateFile(store.config.root / "config" / "timermetrics", TimerMetrics, Disk())
+        self._counts = self._load_counts()
+        self._counts_saved = self.waiting_counts().data_version
+
+    def take_over(self, point: TimerPoint, store_end: int) -> None:
+        """Before a slave's first start as master: on from where its master was. Blocks."""
+        self._timers.take_over(point, store_end)
+        self._counts = WaitingCounts()
+
+    def start(self) -> None:
+        self._has_run = True
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self.is_closed:
+            return
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+            self._finish()
+        await self.save()
+        self.is_closed = True
+        self._timers.close()
+
+    def _finish(self) -> None:
+        """Leave things so that even a broker that knows no marks of ours goes on where this one is."""
+        while self._look_at_new(self._clock.now_ms()):
+            pass
+        if not self._open and self._opening is None:
+            self._timers.settled(self._timers.mark())
+
+    async def save(self) -> None:
+        async with self._saving:
+            if self._has_run and self._store.health.broken is None:
+                counts = self.waiting_counts()
+                await asyncio.to_thread(self._timers.save)
+                if counts.data_version != self._counts_saved:
+                    await asyncio.to_thread(self._counts_file.save, counts)
+                    self._counts_saved = counts.data_version
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                busy = self.may_deliver() and self.step()
+            except Exception:  # the loop outlives a failed turn; what failed is in the log
+                log.exception("messages with a timer could not be delivered")
+                busy = False
+                await asyncio.sleep(1)
+            await asyncio.sleep(0 if busy else self._pause_s())
+
+    def _pause_s(self) -> float:
+        now_ms = self._clock.now_ms()
+        due_ms = self._open.next_due_ms()
+        wake_ms = min(self._timers.read_ms, now_ms + LOOK_MS if due_ms is None else max(due_ms, self._retry_ms))
+        return min(max(wake_ms - now_ms, 1), LOOK_MS) / 1000
+
+    def step(self) -> bool:
+        """One bounded turn; whether there is more to do already."""
+        now_ms = self._clock.now_ms()
+        busy = self._look_at_new(now_ms)
+        self._caught_up |= not busy
+        if self._caught_up:  # after a crash, what takes a message back must be known before the message is delivered
+            busy |= self._open_second(now_ms)
+            busy |= self._deliver(now_ms)
+        mark = self._open.settled_mark()
+        if mark is not None:
+            self._timers.settled(mark)
+        for count in self._redeliverer.take_counts():
+            self._figures.stored(count.topic, count.count, count.size_bytes, 0)
+            self._counts.add(count.topic, -count.count, now_ms)
+        return busy
+
+    # new messages
+
+    def _look_at_new(self, now_ms: int) -> bool:
+        if self._timers.look_for_copies(COPIES_BATCH):
+            return True
+        queue = self._store.queues.get(TIMER_TOPIC, 0)
+        if queue is None:
+            return False
+        end = self._store.queries.max_offset_of(queue)
+        first = max(self._timers.queue_offset, queue.min_offset)
+        for offset in range(first, min(end, first + BATCH)):
+            unit = queue.unit(offset)
+            record = None if unit is None else self._store.message_at(unit[0])
+            if record is None:
+                log.error("message %d of %s cannot be read", offset, TIMER_TOPIC)
+            elif not self._timers.is_settled(offset):
+                timer = Timer.of(record)
+                if not self._timers.is_over(timer):
+                    self._take(timer, now_ms)
+            self._timers.queue_offset = offset + 1
+        return end > first + BATCH
+
+    def _take(self, timer: Timer, now_ms: int) -> None:
+        topic = (timer.cancels or timer.key).partition("+")[0]
+        self._counts.add(topic, -1 if timer.cancels else 1, now_ms)
+        if timer.slot_ms == self._timers.read_ms and self._opening is not None:
+            self._opened.append((timer, False))
+        elif timer.slot_ms >= self._timers.read_ms:
+            self._timers.link(timer, now_ms)
+        elif timer.cancels:
+            self._open.cancel(timer.cancels)
+        else:
+            self._add(timer, rolls=False)
+
+    def _add(self, timer: Timer, *, rolls: bool) -> None:
+        record = timer.record
+        due_ms = 0 if rolls else timer.due_ms
+        self._open.add(OpenTimer(due_ms, record.queue_offset, record.log_offset, record.size, timer.key, rolls))
+
+    # the second that has come
+
+    def _open_second(self, now_ms: int) -> bool:
+        if self._opening is None:
+            if self._timers.read_ms > now_ms:
+                return False
+            self._opening, self._opened = self._timers.open_slot(), []
+        for _ in range(BATCH):
+            found = next(self._opening, None)
+            if found is None:
+                self._second_is_open()
+                break
+            self._opened.append(found)
+        return True
+
+    def _second_is_open(self) -> None:
+        cancelled = {timer.cancels for timer, rolls in self._opened if timer.cancels and not rolls}
+        for timer, rolls in self._opened:
+            if rolls or not (timer.cancels or timer.key in cancelled):
+                self._add(timer, rolls=rolls)
+        self._opening, self._opened = None, []
+        self._open.mark(self._timers.slot_opened())
+
+    # what is due
+
+    def _deliver(self, now_ms: int) -> bool:
+        if now_ms < self._retry_ms:
+            return False
+        queue = self._store.queues.get(TIMER_TOPIC, 0)
+        for _ in range(BATCH):
+            timer = self._open.take_due(now_ms)
+            if timer is None or queue is None:
+                return False
+            if timer.rolls:
+                failure = self._roll(timer)
+            else:
+                failure = self._redeliverer.deliver_one(
+                    queue, timer.queue_offset, timer.log_offset, timer.size, now_ms=now_ms
+                ).failure
+            if failure is not None:
+                self._open.put_back(timer)
+                self._retry_ms = now_ms + RETRY_MS
+                log.warning("delivery of messages with a timer waits: %s", failure)
+                return False
+            self._open.settle(timer)
+        return True
+
+    def _roll(self, timer: OpenTimer) -> str | None:
+        """Into the log and the wheel once more: it is due too late to stay where it is. Why not, or None."""
+        record = self._store.message_at(timer.log_offset)
+        if record is None:
+            log.error("the message at log offset %d is gone before it was due", timer.log_offset)
+            return None
+        properties = decode_properties(record.properties)
+        times = int(properties.get(Property.TIMER_ROLL_TIMES, "0") or "0")
+        properties[Property.TIMER_ROLL_TIMES] = str(times + 1)
+        message = NewMessage(
+            topic=TIMER_TOPIC,
+            queue_id=0,
+            body=record.body,
+            properties=encode_properties(properties),
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            born_ms=record.born_ms,
+            born_host=record.born_host,
+            reconsume_times=record.reconsume_times,
+            prepared_offset=record.log_offset or -1,
+        )
+        result = self._store.append(message, wait=False)
+        if result.status.stored:  # it is counted again when it is met
+            self._counts.add(properties.get(Property.REAL_TOPIC, ""), -1, self._clock.now_ms())
+        return None if result.status.stored else result.reason or result.status.value
+
+    # what operators and slaves ask
+
+    def check_point(self) -> bytes:
+        """As the file timercheck begins."""
+        return self._timers.check_point()
+
+    def waiting_counts(self) -> TimerMetrics:
+        return self._counts.table(self._clock.now_ms())
+
+    def _load_counts(self) -> WaitingCounts:
+        try:
+            return WaitingCounts(self._counts_file.load())
+        except DamagedStateError as error:  # only numbers for people: not worth a broker that does not start
+            log.warning("messages with a timer are counted from none on: %s", error)
+            self._counts_file.path.unlink(missing_ok=True)
+            self._counts_file.backup.unlink(missing_ok=True)
+            return WaitingCounts(self._counts_file.load())
+
+    # taking back
+
+    def can_recall(self, slot_ms: int, key: str) -> bool:
+        """Whether the message of a key still waits, as far as its second has begun; before, that is for the wheel."""
+        self._look_at_new(self._clock.now_ms())
+        if slot_ms >= self._timers.read_ms:
+            return True
+        return self._open.is_open(key) or any(timer.key == key for timer, _ in self._opened)
+
+    def recall(self, message: NewMessage) -> str | None:
+        """Store the message that takes another back, and heed it at once; why not, or None."""
+        result = self._store.append(message, wait=False)
+        if not result.status.stored:
+            return result.reason or result.status.value
+        while self._look_at_new(self._clock.now_ms()):
+            pass
+        return None

@@ -1,0 +1,1 @@
+"""Sends and pulls that the kernel executes by itself."""

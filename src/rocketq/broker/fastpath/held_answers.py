@@ -1,0 +1,238 @@
+"""Answers that are written but may not be sent yet: they wait until the log is as safe as they promise."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Generic, Protocol, TypeVar
+
+from rocketq.broker.ha.durability import SLAVE_REASONS
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.frame import FrameDecoder, encode_command
+from rocketq.remoting import Dispatcher
+from rocketq.runtime.clock import Clock
+from rocketq.store import AppendStatus, FlushType, Store
+from rocketq.store.flush import FlushGate, ReplicaGate
+
+_SLAVE_CODES: Final = {
+    AppendStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    AppendStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+}
+
+
+class Link(Protocol):
+    """Whoever gets answers, a connection or what stands for one; when it is closed it takes none."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+LinkT = TypeVar("LinkT")
+Parts = list[tuple[LinkT, bytes]]
+
+
+@dataclass(slots=True)
+class HeldAnswer(Generic[LinkT]):
+    """Bytes for some peers, to `count` requests, good once the log is safe up to `log_end`."""
+
+    log_end: int
+    deadline_ms: int
+    parts: Parts[LinkT]
+    count: int
+
+
+class HeldAnswers(Generic[LinkT]):
+    """In the order of their positions, which is the order they come in. Whoever is returned is no longer held."""
+
+    def __init__(self) -> None:
+        self._held: deque[HeldAnswer[LinkT]] = deque()
+        self.count = 0
+        """How many requests wait."""
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def first(self) -> HeldAnswer[LinkT]:
+        return self._held[0]
+
+    def hold(self, answer: HeldAnswer[LinkT]) -> None:
+        self._held.append(answer)
+        self.count += answer.count
+
+    def reached(self, log_offset: int) -> list[HeldAnswer[LinkT]]:
+        """The log is safe up to here."""
+        due = []
+        while self._held and self._held[0].log_end <= log_offset:
+            due.append(self._pop())
+        return due
+
+    def late(self, now_ms: int) -> list[HeldAnswer[LinkT]]:
+        """Those that have waited long enough."""
+        due = []
+        while self._held and self._held[0].deadline_ms <= now_ms:
+            due.append(self._pop())
+        return due
+
+    def all(self) -> list[HeldAnswer[LinkT]]:
+        return [self._pop() for _ in range(len(self._held))]
+
+    def _pop(self) -> HeldAnswer[LinkT]:
+        answer = self._held.popleft()
+        self.count -= answer.count
+        return answer
+
+
+class AnswerGate:
+    """Sends answers when the store acknowledges what they are about; after its patience they say that it did not.
+
+    Those that no slave can be expected for say so, and wait for the disk alone. `notify` may be called by any thread,
+    whenever `Store.acknowledged_to` may have moved; everything else belongs to the loop's. The dispatcher is told how
+    much is held, so that it counts, and a server that stops waits for it.
+    """
+
+    def __init__(self, store: Store, clock: Clock, dispatcher: Dispatcher) -> None:
+        self._store = store
+        self._clock = clock
+        self._dispatcher = dispatcher
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
+        self._held: HeldAnswers[Link] = HeldAnswers()
+        self._for_disk: HeldAnswers[Link] = HeldAnswers()
+        self._notified = False
+        self._lost = False
+        self._asked: dict[FlushGate, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Event | None = None
+        dispatcher.add_work(self._all_sent)
+
+    def __len__(self) -> int:
+        """How many requests wait."""
+        return self._held.count + self._for_disk.count
+
+    def hold(self, parts: Parts[Link], count: int, log_end: int) -> None:
+        """Send these answers to `count` requests once everything up to `log_end` is acknowledged."""
+        store, held = self._store, self._held
+        slaves = store.replica_gate
+        deadline_ms = self._clock.monotonic_ms() + self._patience_ms(slaves)
+        answer = HeldAnswer(log_end, deadline_ms, parts, count)
+        if slaves is not None and not slaves.is_available(log_end):
+            answer.parts, held = _without_slave(parts, AppendStatus.SLAVE_NOT_AVAILABLE), self._for_disk
+            if store.visible_to >= log_end:
+                _send([answer])
+                return
+        asked = bool(held) and self._timer is not None
+        held.hold(answer)
+        if asked:  # for the first of them, and who waits behind it comes after it
+            self._dispatcher.held_count += count
+        else:
+            self._ask()
+
+    async def _all_sent(self) -> None:
+        while len(self):
+            self._emptied = self._emptied or asyncio.Event()
+            await self._emptied.wait()
+
+    def _patience_ms(self, slaves: ReplicaGate | None) -> int:
+        config = self._store.config
+        disk_ms = config.sync_flush_timeout_ms if config.flush_type is FlushType.SYNC_FLUSH or slaves is None else 0
+        return max(disk_ms, 0 if slaves is None else slaves.timeout_ms)
+
+    def notify(self, reached: bool = True) -> None:
+        """Look again, soon; with False what is waited for will never come."""
+        self._lost |= not reached
+        if not self._notified:
+            self._notified = True
+            own = threading.get_ident() == self._thread_id
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
+                (self._loop.call_soon if own else self._loop.call_soon_threadsafe)(self._look)
+
+    def _look(self) -> None:
+        self._notified = False
+        _send(self._held.reached(self._store.acknowledged_to))
+        if self._for_disk:
+            _send(self._for_disk.reached(self._store.visible_to))
+        if self._lost:
+            self._lost = False
+            self._asked.clear()
+            self._fail(self._held.all(), self._for_disk.all())
+        self._ask()
+
+    def _ask(self) -> None:
+        """Be told when the first is on disk, or on a slave; whoever makes it safe elsewhere calls `notify`."""
+        self._dispatcher.held_count = len(self)
+        if not self._held and not self._for_disk:
+            if self._emptied is not None:
+                self._emptied.set()
+                self._emptied = None
+            return
+        store = self._store
+        if self._held:
+            self._ask_gates(self._held.first.log_end, store.acknowledged_to, (store.gate, store.replica_gate))
+        if self._for_disk:
+            self._ask_gates(self._for_disk.first.log_end, store.visible_to, (store.gate,))
+        if self._timer is None:
+            deadline_ms = min(held.first.deadline_ms for held in (self._held, self._for_disk) if held)
+            wait_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+            self._timer = self._loop.call_later(wait_ms / 1000, self._on_timer)
+
+    def _ask_gates(self, log_end: int, safe_to: int, gates: Iterable[FlushGate | None]) -> None:
+        """Each once for the same position: it calls back when it gets there. What the disk has is of no interest to
+        those who do not wait for it."""
+        if safe_to >= log_end:
+            self.notify()
+            return
+        for gate in gates:
+            if gate is None or (gate is self._store.gate and self._store.durable_to >= log_end):
+                continue
+            if gate.position < log_end and self._asked.get(gate) != log_end:
+                self._asked[gate] = log_end
+                gate.hold(log_end, self.notify)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        self._fail(self._held.late(now_ms), self._for_disk.late(now_ms))
+        self._ask()
+
+    def _fail(self, answers: list[HeldAnswer[Link]], for_disk: list[HeldAnswer[Link]]) -> None:
+        """Whatever else is missing, a slave's word is what is told."""
+        reason = self._store.refusal or "the disk did not take the message in time"
+        slaves = self._store.replica_gate
+        for answer in answers:
+            if slaves is None or slaves.position >= answer.log_end:
+                answer.parts = _with_code(answer.parts, ResponseCode.FLUSH_DISK_TIMEOUT, reason)
+            else:
+                answer.parts = _without_slave(answer.parts, AppendStatus.FLUSH_SLAVE_TIMEOUT)
+        _send([*answers, *for_disk])
+
+
+def _send(answers: Sequence[HeldAnswer[Link]]) -> None:
+    """One write for each peer."""
+    by_peer: dict[Link, bytes] = {}
+    for answer in answers:
+        for link, data in answer.parts:
+            by_peer[link] = by_peer[link] + data if link in by_peer else data
+    for link, data in by_peer.items():
+        link.write(data)
+
+
+def _without_slave(parts: Parts[Link], status: AppendStatus) -> Parts[Link]:
+    return _with_code(parts, _SLAVE_CODES[status], SLAVE_REASONS[status])
+
+
+def _with_code(parts: Parts[Link], code: ResponseCode, reason: str) -> Parts[Link]:
+    """The same answers, of messages that are stored but not as safe as they should be."""
+    return [
+        (
+            link,
+            b"".join(
+                encode_command(replace(answer, code=code, remark=reason, json_members=None))
+                for answer in FrameDecoder().feed(data)
+            ),
+        )
+        for link, data in parts
+    ]

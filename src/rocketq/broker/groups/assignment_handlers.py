@@ -1,0 +1,99 @@
+"""Queues assigned by the broker, for consumers that ask instead of working it out themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.groups.assignment import allocate
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.topics.table import TopicTable
+from rocketq.protocol.bodies.assignment import (
+    Assignment,
+    AssignmentAnswer,
+    AssignmentRequest,
+    GroupRequestMode,
+    RequestModes,
+)
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.routes import TopicRoute
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import MessageModel, Perm, RequestMode
+from rocketq.protocol.names import RETRY_PREFIX
+from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+
+FindRoute = Callable[[str], Awaitable[TopicRoute | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentPorts:
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerGroups[Connection]
+    find_route: FindRoute
+    modes: dict[tuple[str, str], GroupRequestMode] = field(default_factory=dict)
+
+
+handlers: Handlers[AssignmentPorts] = Handlers()
+
+
+@handlers.on(RequestCode.QUERY_ASSIGNMENT)
+async def query(request: Request[None], ports: AssignmentPorts) -> Reply:
+    """No list means: keep what you have."""
+    wish = AssignmentRequest.decode(request.body)
+    queues = await _queues_of(wish.topic, ports)
+    if not queues:
+        return Reply(body=AssignmentAnswer())
+    if wish.model is MessageModel.BROADCASTING:
+        return Reply(body=_answer(tuple(queues)))
+    client_ids = [member.client_id for member in ports.consumers.members(wish.group)]
+    share = allocate(wish.strategy, queues, client_ids, wish.client_id)
+    return Reply(body=AssignmentAnswer() if share is None else _answer(share))
+
+
+def _answer(queues: tuple[MessageQueue, ...]) -> AssignmentAnswer:
+    return AssignmentAnswer(assignments=tuple(Assignment(queue=queue, mode=RequestMode.PULL) for queue in queues))
+
+
+async def _queues_of(topic: str, ports: AssignmentPorts) -> list[MessageQueue]:
+    """All readable queues of the cluster; our own where no NameServer can be asked."""
+    route = await ports.find_route(topic)
+    if route is not None:
+        return [
+            MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
+            for data in route.queues
+            if data.perm & Perm.READ
+            for queue_id in range(data.read_queue_count)
+        ]
+    known = ports.topics.get(topic)
+    if known is None or not known.perm & Perm.READ:
+        return []
+    name = ports.settings.config.name
+    return [MessageQueue(topic=topic, broker_name=name, queue_id=number) for number in range(known.read_queue_count)]
+
+
+@handlers.on(RequestCode.SET_MESSAGE_REQUEST_MODE)
+def set_mode(request: Request[None], ports: AssignmentPorts) -> Reply:
+    wish = GroupRequestMode.decode(request.body)
+    if wish.topic.startswith(RETRY_PREFIX):
+        raise Refusal(ResponseCode.NO_PERMISSION, "retry topics are always pulled")
+    if wish.topic not in ports.topics:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {wish.topic} does not exist")
+    if ports.groups.get(wish.group) is None:
+        remark = f"consumer group {wish.group} does not exist"
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    if wish.mode is not RequestMode.PULL:
+        raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "POP is not served here: groups pull")
+    ports.modes[wish.topic, wish.group] = wish
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+def all_modes(request: Request[None], ports: AssignmentPorts) -> Reply:
+    modes: dict[str, dict[str, GroupRequestMode]] = {}
+    for (topic, group), mode in ports.modes.items():
+        modes.setdefault(topic, {})[group] = mode
+    return Reply(body=RequestModes(modes=modes))

@@ -1,0 +1,201 @@
+"""Clients that say who they are, leave, or ask who else is there."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.groups.change_notices import ChangeNotices, Client
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.groups.members import Member
+from rocketq.broker.groups.producer_groups import ProducerGroups
+from rocketq.broker.groups.subscription_conflicts import describe
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.broker.pull.filters import compile_checked
+from rocketq.broker.pull.tag_filter import is_tag_filter
+from rocketq.broker.topics.table import TopicTable
+from rocketq.filter import BadExpressionError, parse_tags
+from rocketq.protocol.bodies import connections as bodies
+from rocketq.protocol.bodies.heartbeat import CheckClient, ConsumerData, Heartbeat
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import TopicSysFlag
+from rocketq.protocol.headers import membership as headers
+from rocketq.protocol.names import retry_topic, topic_fault
+from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipPorts:
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerGroups[Connection]
+    producers: ProducerGroups[Connection]
+    clock: Clock
+    filters: ConsumerFilters
+    notices: ChangeNotices
+
+
+handlers: Handlers[MembershipPorts] = Handlers()
+
+
+@handlers.on(RequestCode.HEART_BEAT)
+def heartbeat(request: Request[None], ports: MembershipPorts) -> Reply:
+    beat = Heartbeat.decode(request.body)
+    connection = request.connection
+    connection.client_id = beat.client_id
+    member = Member(connection, beat.client_id, request.command.language, request.version, ports.clock.monotonic_ms())
+    for producer in beat.producers:
+        ports.producers.put(producer.group, member)
+    refused = [found for consumer in beat.consumers if (found := _take_consumer(consumer, member, ports)) is not None]
+    if refused:
+        raise Refusal(ResponseCode.NO_PERMISSION, "; ".join(refused))
+    return Reply()
+
+
+def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -> str | None:
+    """Why it is not taken, or None."""
+    config, now_ms = ports.settings.config, ports.clock.now_ms()
+    group = ports.groups.find(data.group, auto_create=config.auto_create_groups, now_ms=now_ms)
+    retry = retry_topic(data.group)
+    is_new = group is not None and retry not in ports.topics and topic_fault(retry) is None
+    if group is not None and is_new:
+        sys_flag = int(TopicSysFlag.UNIT_SUB) if data.unit_mode else 0
+        ports.topics.create_exactly(retry, group.retry_queue_count, now_ms=now_ms, sys_flag=sys_flag)
+    if group is not None and group.is_strict and (found := ports.consumers.disagreements(data, member.link)):
+        return f"group {data.group} is strict and its members want something else: {describe(found)}"
+    changed = ports.consumers.heartbeat(data, member)
+    if ports.consumers.is_new_conflict(data.group):
+        found = ports.consumers.conflicts(data.group)
+        log.warning("members of group %s want different things: %s", data.group, describe(found))
+    ports.filters.register(data.group, data.subscriptions, now_ms)
+    if changed and config.notify_changes and (group is None or group.notify_changes):
+        (ports.notices.tell_soon if is_new else ports.notices.tell)(data.group)
+    return None
+
+
+@handlers.on(RequestCode.UNREGISTER_CLIENT)
+def unregister(request: Request[headers.UnregisterClientRequest], ports: MembershipPorts) -> Reply:
+    header = request.header
+    if header.producer_group:
+        ports.producers.remove(header.producer_group, request.connection)
+    group = header.consumer_group
+    if group and ports.consumers.leave(group, request.connection):
+        _note_departure(group, ports)
+        if _may_notify(group, ports):
+            ports.notices.tell(group)
+    return Reply()
+
+
+def _note_departure(group: str, ports: MembershipPorts) -> None:
+    """Of the last member the group's filters live on only for a while."""
+    if ports.consumers.get(group) is None:
+        ports.filters.unregister(group, ports.clock.now_ms())
+
+
+def _may_notify(group: str, ports: MembershipPorts) -> bool:
+    config = ports.groups.get(group)
+    return ports.settings.config.notify_changes and (config is None or config.notify_changes)
+
+
+def disconnected(connection: Connection, ports: MembershipPorts) -> None:
+    """A connection is gone: those who stay are told, whatever their group's settings."""
+    ports.producers.disconnect(connection)
+    for group in ports.consumers.disconnect(connection):
+        _note_departure(group, ports)
+        ports.notices.tell(group)
+
+
+def expire(ports: MembershipPorts) -> None:
+    """Close connections of clients that fell silent, and tell those who stay."""
+    heard_before_ms = ports.clock.monotonic_ms() - ports.settings.config.client_life_ms
+    producers, consumers = ports.producers.expire(heard_before_ms), ports.consumers.expire(heard_before_ms)
+    for connection in producers.links | consumers.links:
+        connection.close("its client was not heard of in time")
+    for group in consumers.groups:
+        _note_departure(group, ports)
+        ports.notices.tell(group)
+
+
+@handlers.on(RequestCode.CHECK_CLIENT_CONFIG)
+def check_client(request: Request[None], ports: MembershipPorts) -> Reply:
+    subscription = CheckClient.decode(request.body).subscription
+    if not is_tag_filter(subscription.expression_type):
+        compile_checked(subscription.expression_type, subscription.expression, ports.settings.config.filter_rules)
+        return Reply()
+    try:
+        parse_tags(subscription.expression)
+    except BadExpressionError as error:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+def consumer_list(request: Request[headers.ConsumerListRequest], ports: MembershipPorts) -> Reply:
+    members = ports.consumers.members(request.header.group)
+    if not members:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nobody of consumer group {request.header.group} is connected")
+    return Reply(body=bodies.ConsumerList(client_ids=tuple(member.client_id for member in members)))
+
+
+@handlers.on(RequestCode.GET_CONSUMER_CONNECTION_LIST)
+def consumer_connections(request: Request[headers.ConsumerConnectionRequest], ports: MembershipPorts) -> Reply:
+    name = request.header.group
+    group = ports.consumers.get(name)
+    if group is None:
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody of consumer group {name} is connected")
+    return Reply(
+        body=bodies.ConsumerConnections(
+            connections=_connections(ports.consumers.members(name)),
+            consume_type=group.consume_type,
+            model=group.model,
+            from_where=group.from_where,
+            subscriptions=dict(group.subscriptions),
+            conflicts=ports.consumers.conflicts(name) or None,
+        )
+    )
+
+
+@handlers.on(RequestCode.GET_PRODUCER_CONNECTION_LIST)
+def producer_connections(request: Request[headers.ProducerConnectionRequest], ports: MembershipPorts) -> Reply:
+    members = ports.producers.members(request.header.group)
+    if not members:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nobody of producer group {request.header.group} is connected")
+    return Reply(body=bodies.ProducerConnections(connections=_connections(members)))
+
+
+@handlers.on(RequestCode.GET_ALL_PRODUCER_INFO)
+def all_producers(request: Request[None], ports: MembershipPorts) -> Reply:
+    offset_ms = ports.clock.now_ms() - ports.clock.monotonic_ms()
+    groups = {
+        group: tuple(_producer(member, offset_ms) for member in ports.producers.members(group))
+        for group in ports.producers
+    }
+    return Reply(body=bodies.ProducerTable(groups=groups))
+
+
+def _producer(member: Client, offset_ms: int) -> bodies.Producer:
+    return bodies.Producer(
+        client_id=member.client_id,
+        remote_addr=f"/{member.link.peer_addr}",
+        language=member.language.name,
+        version=member.version,
+        updated_ms=member.updated_ms + offset_ms,
+    )
+
+
+def _connections(members: list[Client]) -> tuple[bodies.Connection, ...]:
+    return tuple(
+        bodies.Connection(
+            client_id=member.client_id,
+            addr=member.link.peer_addr,
+            language=member.language.name,
+            version=member.version,
+        )
+        for member in members
+    )

@@ -1,0 +1,102 @@
+"""Offsets: what groups have committed, and where queues begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.groups.offsets import OffsetTable
+from rocketq.protocol.bodies.offsets import CorrectionOffsets
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.headers import offsets as headers
+from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.store import ReadStatus, Store
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPorts:
+    settings: Settings
+    offsets: OffsetTable
+    store: Store
+
+
+handlers: Handlers[OffsetPorts] = Handlers()
+
+_NOBODY_BEHIND: Final = (1 << 63) - 1
+
+
+@handlers.on(RequestCode.QUERY_CONSUMER_OFFSET)
+def query(request: Request[headers.QueryOffsetRequest], ports: OffsetPorts) -> Reply:
+    """What was committed; 0 for a group that is new while the queue's first message is still at hand (unless that rule
+    is switched off: then a new group starts where its consumers say)."""
+    header, young = request.header, ports.settings.config.young_topic_rule
+    offset = ports.offsets.get(header.group, header.topic, header.queue_id)
+    if offset is None and young and header.zero_if_none is not False and _starts_at_zero(request, ports.store):
+        offset = 0
+    if offset is None:
+        remark = f"group {header.group} has committed nothing for queue {header.queue_id} of {header.topic}"
+        raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+    return Reply(header=headers.OffsetResponse(queue_offset=offset))
+
+
+def _starts_at_zero(request: Request[headers.QueryOffsetRequest], store: Store) -> bool:
+    """An empty queue counts, too: who is told "none" asks for the end next, and skips what was stored in between."""
+    header = request.header
+    if store.min_offset(header.topic, header.queue_id) > 0:
+        return False
+    found = store.read(header.topic, header.queue_id, 0, count_max=1)
+    if found.status in (ReadStatus.NO_MATCHED_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
+        return True
+    return not found.suggest_slave
+
+
+@handlers.on(RequestCode.UPDATE_CONSUMER_OFFSET)
+def update(request: Request[headers.UpdateOffsetRequest], ports: OffsetPorts) -> Reply:
+    header = request.header
+    ports.offsets.commit(header.group, header.topic, header.queue_id, header.commit_offset)
+    return Reply()
+
+
+@handlers.on(RequestCode.GET_MAX_OFFSET)
+def max_offset(request: Request[headers.MaxOffsetRequest], ports: OffsetPorts) -> Reply:
+    offset = ports.store.max_offset(request.header.topic, request.header.queue_id)
+    return Reply(header=headers.OffsetResponse(queue_offset=offset))
+
+
+@handlers.on(RequestCode.GET_MIN_OFFSET)
+def min_offset(request: Request[headers.MinOffsetRequest], ports: OffsetPorts) -> Reply:
+    offset = ports.store.min_offset(request.header.topic, request.header.queue_id)
+    return Reply(header=headers.OffsetResponse(queue_offset=max(0, offset)))
+
+
+@handlers.on(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
+def search(request: Request[headers.SearchOffsetRequest], ports: OffsetPorts) -> Reply:
+    header = request.header
+    upper = (header.boundary or "").upper() == "UPPER"
+    offset = ports.store.offset_by_time(header.topic, header.queue_id, header.timestamp_ms, upper=upper)
+    return Reply(header=headers.OffsetResponse(queue_offset=offset))
+
+
+@handlers.on(RequestCode.GET_EARLIEST_MSG_STORETIME)
+def earliest(request: Request[headers.EarliestTimeRequest], ports: OffsetPorts) -> Reply:
+    header, store = request.header, ports.store
+    first = store.min_offset(header.topic, header.queue_id)
+    time_ms = store.store_ms_of(header.topic, header.queue_id, first) if first >= 0 else -1
+    return Reply(header=headers.EarliestTimeResponse(timestamp_ms=time_ms))
+
+
+@handlers.on(RequestCode.QUERY_CORRECTION_OFFSET)
+def correction(request: Request[headers.CorrectionOffsetRequest], ports: OffsetPorts) -> Reply:
+    """By queue, how far the slowest group is; the largest number there is where all are ahead of the named group."""
+    header = request.header
+    left_out = {group.strip() for group in (header.filter_groups or "").split(",")}
+    slowest = {
+        queue_id: offset
+        for queue_id, offset in ports.offsets.slowest(header.topic, leave_out=left_out).items()
+        if offset >= ports.store.min_offset(header.topic, queue_id)
+    }
+    for queue_id, offset in ports.offsets.of(header.group, header.topic).items():
+        if slowest.get(queue_id, -1) > offset:
+            slowest[queue_id] = _NOBODY_BEHIND
+    return Reply(body=CorrectionOffsets(offsets=slowest))

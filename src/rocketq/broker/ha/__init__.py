@@ -1,0 +1,1 @@
+"""A broker's part among masters and replicas."""

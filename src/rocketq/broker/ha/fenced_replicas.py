@@ -1,0 +1,263 @@
+"""A broker as one of several replicas: it follows, is elected, leads and steps down by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final, Protocol
+
+from rocketq.broker.admin.registration import Registrar
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.config import BrokerConfig, BrokerRole
+from rocketq.broker.ha.lease_guard import LeaseGuard
+from rocketq.broker.ha.master_tables import CopyPorts, MasterTables
+from rocketq.broker.topics.deleted_topics import PushedTables
+from rocketq.errors import StoreError
+from rocketq.protocol.bodies.replication import MasterLink, ReplicaLink, ReplicationState
+from rocketq.remoting.address import join_addr
+from rocketq.replication.actions import Follow
+from rocketq.replication.agent import AgentSettings, Role
+from rocketq.replication.confirm import SyncRules
+from rocketq.replication.control import ControlStore
+from rocketq.replication.control_etcd import EtcdControl
+from rocketq.replication.epochs import EpochList
+from rocketq.replication.etcd_gateway import EtcdConfig
+from rocketq.replication.fenced_replica import FencedReplica
+from rocketq.replication.lease import LeaseMode, LeaseTimes
+from rocketq.replication.replica_files import StoreReplica
+from rocketq.runtime.clock import Clock
+from rocketq.store import FlushType
+from rocketq.store.timer_files import TimerPoint
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_ID: Final = 1
+"""Until the control store has granted one; nobody is told of it."""
+TABLES_MS: Final = 1_000
+JOIN_S_MAX: Final = 30
+
+
+class RoleOwner(Protocol):
+    """The broker: what only a master does by itself begins and ends with it."""
+
+    async def begin_mastership(self, timers: tuple[TimerPoint, int] | None) -> None: ...
+
+    def end_mastership(self) -> None: ...
+
+    def begin_anew(self) -> None: ...
+
+    async def save_tables(self) -> None: ...
+
+
+def agent_settings(config: BrokerConfig, flush_type: FlushType) -> AgentSettings:
+    return AgentSettings(
+        addr=join_addr(config.ip, config.port),
+        ha_addr=join_addr(config.ha_ip or config.ip, config.ha_port),
+        times=LeaseTimes(trusted_ms=config.lease_trusted_ms, ttl_ms=config.lease_ttl_ms),
+        lease_mode=LeaseMode(config.lease_mode),
+        rules=SyncRules(
+            min_in_sync=config.min_in_sync,
+            all_ack=config.all_ack,
+            sync_flush=flush_type is FlushType.SYNC_FLUSH,
+            behind_ms_max=config.ha_catch_up_ms,
+            gone_ms_max=config.ha_gone_ms,
+        ),
+    )
+
+
+def control_store(config: BrokerConfig) -> ControlStore:
+    return EtcdControl(
+        EtcdConfig.from_url(
+            config.ha_control,
+            user=config.ha_control_user,
+            password=config.ha_control_password,
+            ca_path=config.ha_control_ca,
+            cert_path=config.ha_control_cert,
+            key_path=config.ha_control_key,
+        )
+    )
+
+
+class FencedReplication:
+    """The replica, and what its broker does in each role."""
+
+    def __init__(
+        self, settings: Settings, ports: CopyPorts, registrar: Registrar, clock: Clock, owner: RoleOwner
+    ) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._registrar = registrar
+        self._clock = clock
+        self._owner = owner
+        self._tables = MasterTables(ports, self._epochs)
+        self._copying: asyncio.Task[None] | None = None
+        self._replica: FencedReplica | None = None
+        self._retiring = False
+        self._works = True
+        self.guard = LeaseGuard(settings, lambda: self.replica.agent, clock)
+        ports.topics.listeners.append(self._tables_changed)
+        ports.groups.listeners.append(self._tables_changed)
+        self.serving = asyncio.Event()
+        """Set once the broker serves; roles are taken from then on."""
+
+    @property
+    def replica(self) -> FencedReplica:
+        assert self._replica is not None, "the replica is not started"
+        return self._replica
+
+    def _epochs(self) -> EpochList:
+        return self.replica.replica.load_epochs()
+
+    # as Replication
+
+    async def start(self) -> None:
+        """Returns when this replica has an id; roles come later, by themselves."""
+        config, store = self._settings.config, self._ports.store
+        settings = agent_settings(config, store.config.flush_type)
+        own = await asyncio.to_thread(StoreReplica, store, config.cluster, config.name)
+        self._replica = FencedReplica(
+            own, settings, control_store(config), self._clock, self, answer_timeout_ms=config.slave_timeout_ms
+        )
+        await self._replica.start(config.host, config.ha_port)
+        try:
+            async with asyncio.timeout(JOIN_S_MAX):
+                while not self._replica.agent.broker_id:
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise StoreError(
+                f"haControlStore {config.ha_control} gave this replica no id: can it be reached?"
+            ) from None
+        self._settings.become(BrokerRole.SLAVE, self._replica.agent.broker_id)
+
+    async def retire(self) -> None:
+        """A clean stop: another replica takes over first."""
+        self._retiring = True
+        if self._replica is not None:
+            await self._replica.stop()
+
+    async def stop(self) -> None:
+        await self._stop_copying()
+        if self._replica is not None:
+            await self._replica.stop(cleanly=False)
+        await self._tables.close()
+
+    def state(self) -> ReplicationState:
+        replica, end = self.replica, self._ports.store.log_end
+        term = replica.agent.term
+        if term is None:
+            followed = replica.agent.followed
+            link = MasterLink(
+                log_end=end, addr=followed.ha_addr if followed else "", active=replica.follower.connection is not None
+            )
+            return ReplicationState(is_master=False, log_end=end, master=link)
+        links = tuple(
+            ReplicaLink(
+                addr=link.addr,
+                confirmed_to=link.acked.written,
+                behind_bytes=end - link.acked.written,
+                in_sync=link.slave_id in term.in_sync,
+                sent_to=link.acked.written,
+            )
+            for link in sorted(replica.listener.links, key=lambda link: link.slave_id)
+            if link.acked is not None
+        )
+        return ReplicationState(log_end=end, in_sync_count=len(term.in_sync) - 1, replicas=links)
+
+    # as RoleListener
+
+    async def lead(self, epoch: int) -> None:
+        await self.serving.wait()
+        if self.replica.agent.role is not Role.LEADING:
+            return
+        await self._stop_copying()
+        missing = await self._tables.begin_mastership()
+        self._ports.topics.is_copy = self._ports.groups.is_copy = False
+        if missing:
+            self._ports.topics.put(*missing, now_ms=self._clock.now_ms())
+        await self._owner.begin_mastership(self._tables.timer_point)
+        self._settings.become(BrokerRole.SYNC_MASTER, 0)
+        self._registrar.take_state(epoch)
+        log.info("broker %s is master in epoch %d", self._settings.config.name, epoch)
+
+    async def follow(self, master: Follow) -> None:
+        await self.serving.wait()
+        await self._stop_copying()
+        self._settings.become(BrokerRole.SLAVE, self.replica.agent.broker_id)
+        self._registrar.take_state(master.epoch)
+        self._copying = asyncio.get_running_loop().create_task(self._copy_tables(master.addr))
+
+    async def step_down(self, reason: str) -> None:
+        await self.serving.wait()
+        was_master = not self._settings.config.is_slave
+        self._settings.become(BrokerRole.SLAVE, self.replica.agent.broker_id)
+        if was_master and not self._retiring:
+            self._owner.end_mastership()
+
+    def tables(self) -> bytes:
+        term = self.replica.agent.term
+        return self._tables.snapshot(term.epoch if term is not None else 0).encode()
+
+    async def take_tables(self, body: bytes) -> None:
+        await self._tables.take(PushedTables.decode(body))
+        await self._owner.save_tables()
+
+    def _tables_changed(self) -> None:
+        if self._replica is not None:
+            if not self._ports.topics.is_copy:
+                self._tables.note_deletions()
+            self._replica.tables_changed()
+
+    async def tables_shared(self) -> None:
+        """Before a change of topics or groups is answered: whoever may be elected has it."""
+        if self._replica is not None and not self._settings.config.is_slave:
+            await self._replica.tables_shared()
+
+    async def _copy_tables(self, addr: str) -> None:
+        """While the master's stream comes in: then it is the master that listens there."""
+        failure: str | None = None
+        while True:
+            if self.replica.follower.connection is not None:
+                before, failure = failure, await self._tables.copy(addr)
+                if failure is not None and before is None:
+                    log.warning("the master's tables cannot be copied, it is tried again: %s", failure)
+            await asyncio.sleep(TABLES_MS / 1000)
+
+    async def _stop_copying(self) -> None:
+        if self._copying is not None:
+            self._copying.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._copying
+            self._copying = None
+
+    async def unrelated(self, reason: str) -> None:
+        """This log cannot be joined to the master's. What nobody counts on may be put aside and copied anew."""
+        await self.serving.wait()
+        agent = self.replica.agent
+        state = agent.view.state
+        in_sync = state is None or agent.broker_id in state.value.in_sync
+        if self._settings.config.auto_resync and not in_sync:
+            log.warning("replica %d puts its store aside and copies the master's: %s", agent.broker_id, reason)
+            self._owner.begin_anew()
+        else:
+            log.error(
+                "replica %d cannot follow: %s. Empty its data directory (or set haAutoResync=true) to copy all anew",
+                agent.broker_id,
+                reason,
+            )
+
+    def may_lock(self) -> bool:
+        agent = self.replica.agent
+        return agent.role is Role.LEADING and agent.has_lease(self._clock.monotonic_ms())
+
+    def may_work(self) -> bool:
+        """What a master does by itself (deliveries, checks of transactions) waits for a valid lease, in both modes."""
+        may = self.may_lock()
+        if may != self._works and self.replica.agent.role is Role.LEADING:
+            self._works = may
+            name = self._settings.config.name
+            if may:
+                log.info("the lease of broker %s is valid again: deliveries, checks and deletion go on", name)
+            else:
+                log.warning("broker %s has no valid lease: deliveries, checks, deletion and locks wait", name)
+        return may

@@ -1,0 +1,172 @@
+"""A slave's copies of its master's tables: topics, groups, how far everybody has read and what was delivered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from rocketq.broker.groups.offsets import OffsetTable
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.topics.deleted_topics import DeletedTopics, PushedTables
+from rocketq.broker.topics.table import TopicTable
+from rocketq.errors import RocketQError, StoreError
+from rocketq.protocol.bodies.groups import GroupConfigTable
+from rocketq.protocol.bodies.json_body import Body
+from rocketq.protocol.bodies.offsets import ConsumerOffsets, DelayOffsets
+from rocketq.protocol.bodies.queues import KeyValues
+from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.remoting import ConnectionPool
+from rocketq.replication.epochs import EpochList
+from rocketq.store import StateFiles, Store
+from rocketq.store.timer_files import TimerPoint
+
+TIMEOUT_MS: Final = 3_000
+_Table = TypeVar("_Table", bound=Body)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPorts:
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    files: StateFiles
+    store: Store
+
+
+class MasterTables:
+    """Asks for one table after the other. What cannot be had this time is asked for again the next."""
+
+    def __init__(self, ports: CopyPorts, epochs: Callable[[], EpochList] | None = None) -> None:
+        """`epochs`: those of the log, in a fenced group."""
+        self._ports = ports
+        self._epochs = epochs
+        self._fenced = epochs is not None
+        self._pool = ConnectionPool()
+        self._saved_delays: dict[int, int] | None = None
+        self._log_ends = deque([0], maxlen=3)
+        self.timer_point: tuple[TimerPoint, int] | None = None
+        """How far the master's wheel was, and where our log ended a while before that."""
+        self._pushed: PushedTables | None = None
+        self._drops_at = 0
+        self._deleted = DeletedTopics()
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def copy(self, addr: str) -> str | None:
+        """Everything, from the master at `addr`; why not, or None. Topics and groups of a fenced group are not asked
+        for: its master sends them, and whoever else answers at that address may be an empty one."""
+        ports = self._ports
+        try:
+            if not self._fenced:
+                topics = await self._ask(addr, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+                if topics.data_version != ports.topics.data_version:
+                    ports.topics.replace(topics)
+            ports.offsets.take_over(await self._ask(addr, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets))
+            await self._save_delays(await self._ask(addr, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets))
+            if self._fenced:
+                await self._ask_timers(addr)
+                if self._drops_at and ports.store.log_end >= self._drops_at:
+                    await self.drop_queues()
+            else:
+                groups = await self._ask(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable)
+                if groups.data_version != ports.groups.data_version:
+                    ports.groups.replace(groups)
+        except (RocketQError, OSError) as error:
+            return f"{addr}: {error}"
+        return None
+
+    async def _ask_timers(self, addr: str) -> None:
+        """A master without a wheel has nothing to tell."""
+        log_end = self._ports.store.log_end
+        answer = await self._pool.invoke(addr, Command(code=RequestCode.GET_TIMER_CHECK_POINT), TIMEOUT_MS)
+        point = TimerPoint.decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
+        self.timer_point = (point, min(self._log_ends)) if point is not None else None
+        self._log_ends.append(log_end)
+
+    async def take(self, pushed: PushedTables) -> None:
+        """What the master sent by itself. A topic it deleted goes here too, with its queues: made again it starts at 0,
+        and nobody must find there what was deleted. Should this be interrupted, the next tables finish it."""
+        ports, known = self._ports, set(self._ports.topics.names())
+        if pushed.topics.data_version != ports.topics.data_version:
+            ports.topics.replace(pushed.topics)
+        if pushed.groups.data_version != ports.groups.data_version:
+            ports.groups.replace(pushed.groups)
+        for topic in sorted(known - pushed.topics.topics.keys()):
+            ports.offsets.forget_topic(topic)
+        self._pushed, self._drops_at = pushed, pushed.log_end
+        await self.drop_queues()
+
+    async def drop_queues(self) -> None:
+        """Of topics that the master had deleted when it sent its tables. Messages of theirs may come after the tables,
+        so once more when all have come. Nothing that was written later goes."""
+        if self._pushed is None or self._epochs is None:
+            return
+        store, pushed = self._ports.store, self._pushed
+        reached = store.log_end
+        drops = pushed.drops({queue.topic for queue in store.queues}, self._ports.topics.is_system, self._epochs())
+        for topic, log_end in drops.items():
+            if store.queues.of_topic(topic):
+                await asyncio.to_thread(store.delete_topic, topic, log_end=log_end)
+        if self._pushed is pushed and reached >= pushed.log_end:
+            self._drops_at = 0
+
+    async def begin_mastership(self) -> list[TopicConfig]:
+        """What the old master deleted is deleted; topics whose messages came before their settings, to be made."""
+        await self.drop_queues()
+        ports, counts = self._ports, dict[str, int]()
+        self._pushed, self._drops_at = None, 0
+        for queue in ports.store.queues:
+            if queue.topic not in ports.topics:
+                counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+        self._deleted = DeletedTopics({*ports.topics.names(), *counts})
+        return [
+            TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count) for topic, count in counts.items()
+        ]
+
+    def note_deletions(self) -> None:
+        """At a master whose topics may have changed."""
+        self._deleted.look(self._ports.topics.names(), self._ports.store.log_end)
+
+    def snapshot(self, epoch: int) -> PushedTables:
+        """A master's, for its slaves."""
+        topics, store = self._ports.topics, self._ports.store
+        queued = {queue.topic for queue in store.queues}
+        return PushedTables(
+            topics=topics.snapshot(),
+            groups=self._ports.groups.snapshot(),
+            log_end=store.log_end,
+            unlisted=tuple(sorted(each for each in queued if each not in topics and not topics.is_being_deleted(each))),
+            deleted=dict(self._deleted.ends),
+            epoch=epoch,
+        )
+
+    async def why_not_follow(self, addr: str) -> str | None:
+        """The stream itself cannot tell that a master has lost its last messages: it would go on over ours with others.
+        So its end is asked for; a master that does not answer is taken as it is."""
+        before = self._ports.store.log_end
+        try:
+            table = (await self._ask(addr, RequestCode.GET_BROKER_RUNTIME_INFO, KeyValues)).table
+        except RocketQError:
+            return None
+        end = table.get("commitLogMaxOffset", "")
+        if not end.isdecimal() or before <= int(end):
+            return None
+        return f"our log ends at {before}, its own at {end}: it has lost messages, or is not our master; seed one anew"
+
+    async def _save_delays(self, table: DelayOffsets) -> None:
+        """Not used here, but whoever makes this slave a master goes on from them."""
+        if table.offsets != self._saved_delays:
+            await asyncio.to_thread(self._ports.files.delay_offsets.save, DelayOffsets(offsets=table.offsets))
+            self._saved_delays = table.offsets
+
+    async def _ask(self, addr: str, code: RequestCode, kind: type[_Table]) -> _Table:
+        answer = await self._pool.invoke(addr, Command(code=code), TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise StoreError(f"answered {answer.code} {answer.remark} to request {int(code)}")
+        return kind.decode(answer.body)

@@ -1,1 +1,0 @@
-"""What a broker answers, one module per family of requests."""

@@ -1,0 +1,69 @@
+"""An answer goes out when what its request has changed about topics and groups is on disk, and known to others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+from rocketq.broker.admin.autosave import StateKeeper
+from rocketq.errors import StoreError
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.remoting import Connection, Dispatcher, Handler, Refusal
+from rocketq.remoting.dispatch import Answer, Draft, LateAnswer
+
+Share = Callable[[], Awaitable[None]]
+
+
+class SavedAnswers:
+    """Registers handlers with a dispatcher; those that change nothing answer as fast as ever.
+
+    Each of `shares` returns when others know every change, too: the replicas that count, the NameServers.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, keeper: StateKeeper, *shares: Share) -> None:
+        self._dispatcher = dispatcher
+        self._keeper = keeper
+        self._shares = shares
+
+    def register(self, code: int, handler: Handler) -> None:
+        keeper, shares = self._keeper, self._shares
+
+        def handle(request: Command, connection: Connection) -> Answer:
+            before = keeper.changes
+            answer = handler(request, connection)
+            if answer is None or (isinstance(answer, Command) and keeper.changes == before):
+                return answer
+            return _Saved(answer, keeper, shares, before)
+
+        self._dispatcher.register(code, handle)
+
+
+class _Saved:
+    """An answer that waits for the disk first; a late one for both."""
+
+    def __init__(
+        self, answer: Command | LateAnswer, keeper: StateKeeper, shares: tuple[Share, ...], before: int
+    ) -> None:
+        self._answer = answer
+        self._keeper = keeper
+        self._shares = shares
+        self._before = before
+
+    def __await__(self) -> Generator[Any, None, Command | Draft | None]:
+        return self._wait().__await__()
+
+    def close(self) -> None:
+        if not isinstance(self._answer, Command):
+            self._answer.close()
+
+    async def _wait(self) -> Command | Draft | None:
+        keeper = self._keeper
+        answer = self._answer if isinstance(self._answer, Command) else await self._answer
+        try:
+            await keeper.settle()
+            for share in self._shares if keeper.changes != self._before else ():
+                await share()
+        except (OSError, StoreError) as error:  # the keeper has logged it and tries again
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change could not be saved: {error}") from error
+        return answer

@@ -1,0 +1,1 @@
+"""Messages out: pulls, long polling, filters."""

@@ -1,0 +1,29 @@
+"""The groups' conditions on disk: every few seconds when something is new, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.protocol.bodies.filters import ConsumerFilterTable
+from rocketq.store import StateFile
+
+
+class FilterKeeper:
+    def __init__(self, file: StateFile[ConsumerFilterTable], filters: ConsumerFilters) -> None:
+        self._file = file
+        self._filters = filters
+        self._saved_changes = 0
+        self._saving = asyncio.Lock()
+
+    def load(self, now_ms: int) -> None:
+        """DamagedStateError when the file and its backup cannot be read."""
+        self._filters.load(self._file.load(), now_ms)
+
+    async def save(self) -> None:
+        """On another thread, since that waits for the disk."""
+        async with self._saving:
+            changes = self._filters.changes
+            if changes != self._saved_changes:
+                await asyncio.to_thread(self._file.save, self._filters.snapshot())
+                self._saved_changes = changes

@@ -1,0 +1,119 @@
+"""What a pull lets through: by the expression it carries, or by what its group said in heartbeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rocketq.broker.pull.consumer_filters import ConsumerFilter, ConsumerFilters
+from rocketq.broker.pull.tag_filter import is_tag_filter, subscription_of, tag_codes
+from rocketq.filter import BadExpressionError, compile_sql
+from rocketq.kernel.filter_program import FilterProgram
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.flags import ExpressionType
+from rocketq.protocol.headers.pull import PullRequest
+from rocketq.protocol.messages import decode_records
+from rocketq.protocol.names import RETRY_PREFIX, Property
+from rocketq.protocol.properties import decode_properties
+from rocketq.remoting import Refusal
+from rocketq.store.consume_queue_ext import Extension
+from rocketq.store.queries import ExtensionFilter, RecordFilter
+
+
+@dataclass(frozen=True, slots=True)
+class PullFilter:
+    """Hashes of tags that queue entries are compared with, a look at their extensions (which may know that the one at
+    the record will be in vain), and a look at the record; None lets all through."""
+
+    tag_codes: frozenset[int] | None = None
+    records: RecordFilter | None = None
+    extensions: ExtensionFilter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRules:
+    """What a broker allows: conditions on properties at all, and those of the original topics for retries."""
+
+    by_properties: bool
+    for_retries: bool
+
+
+def carried_filter(header: PullRequest, filters: ConsumerFilters, rules: FilterRules) -> PullFilter:
+    """From the request itself."""
+    if is_tag_filter(header.expression_type):
+        try:
+            return PullFilter(tag_codes(subscription_of(header.topic, header.subscription, 0)))
+        except BadExpressionError as error:
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+    program = compile_checked(header.expression_type, header.subscription, rules)
+    return _by_program(program, header, filters, rules)
+
+
+def known_filter(
+    subscription: Subscription, header: PullRequest, filters: ConsumerFilters, rules: FilterRules
+) -> PullFilter:
+    """From a subscription that the group's members told of."""
+    if is_tag_filter(subscription.expression_type):
+        return PullFilter(tag_codes(subscription))
+    known = filters.get(header.group, header.topic)
+    if known is None:
+        remark = (
+            f"no condition of {header.group} for {header.topic} could be used, {subscription.expression!r} may be bad"
+        )
+        raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+    if known.version < header.subscription_version:
+        remark = f"the broker knows an older condition of {header.group} for {header.topic}"
+        raise Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
+    _require_enabled(subscription.expression_type, rules)
+    found = _by_program(known.program, header, filters, rules)
+    return replace(found, extensions=BitmapCheck(known, filters)) if found.records is known.program else found
+
+
+def compile_checked(expression_type: str | None, expression: str | None, rules: FilterRules) -> FilterProgram:
+    """The program of an expression that is none of tags, or the refusal it gets."""
+    _require_enabled(expression_type, rules)
+    if expression_type != ExpressionType.SQL92:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"expressions of type {expression_type} are not known")
+    try:
+        return compile_sql(expression or "")
+    except BadExpressionError as error:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"SQL92: {error}") from None
+
+
+def _require_enabled(expression_type: str | None, rules: FilterRules) -> None:
+    if not rules.by_properties:
+        remark = f"this broker does not filter by {expression_type}: enablePropertyFilter is false"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _by_program(
+    program: FilterProgram, header: PullRequest, filters: ConsumerFilters, rules: FilterRules
+) -> PullFilter:
+    if rules.for_retries and header.topic.startswith(RETRY_PREFIX):
+        return PullFilter(records=RetryFilter(header.topic.removeprefix(RETRY_PREFIX), filters))
+    return PullFilter(records=program)
+
+
+@dataclass(frozen=True, slots=True)
+class BitmapCheck:
+    """Messages whose bitmap says that they do not meet the group's condition are not looked at."""
+
+    known: ConsumerFilter
+    filters: ConsumerFilters
+
+    def __call__(self, extension: Extension) -> bool:
+        return self.filters.may_match(self.known, extension.bitmap, extension.store_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryFilter:
+    """Messages to try again pass by the group's condition for the topic they came from, all when it has none."""
+
+    group: str
+    filters: ConsumerFilters
+
+    def __call__(self, data: bytes) -> bool:
+        (record,) = decode_records(data)
+        topic = decode_properties(record.properties).get(Property.RETRY_TOPIC)
+        known = None if topic is None else self.filters.get(self.group, topic)
+        return known is None or bool(known.program.matches(record.properties))

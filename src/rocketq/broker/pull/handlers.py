@@ -1,0 +1,299 @@
+"""Pulls: checks, reading, and waiting for messages that are not there yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.config import BrokerConfig
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.groups.offsets import OffsetTable, PullPositions
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.pull.cold_reads import ColdReads
+from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.broker.pull.filters import PullFilter, carried_filter, known_filter
+from rocketq.broker.pull.held_pulls import HeldPull
+from rocketq.broker.pull.long_polling import LongPolling
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.topics.table import TopicTable
+from rocketq.model import NewMessage
+from rocketq.protocol.bodies.groups import GroupConfig
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.offsets import OffsetMoved
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.topics import TopicConfig
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import MessageModel, Perm, PullFlag
+from rocketq.protocol.headers.pull import PullRequest, PullResponse
+from rocketq.protocol.names import OFFSET_MOVED_TOPIC, Property
+from rocketq.protocol.properties import encode_properties
+from rocketq.protocol.versions import V5_0_0
+from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting.dispatch import failure_answer
+from rocketq.runtime.clock import Clock
+from rocketq.runtime.machine import boot_id, file_id
+from rocketq.store import ReadResult, ReadStatus, Store
+
+HeldRequest = HeldPull[Request[PullRequest]]
+
+
+@dataclass(frozen=True, slots=True)
+class PullPorts:
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerGroups[Connection]
+    offsets: OffsetTable
+    positions: PullPositions
+    store: Store
+    figures: Figures
+    clock: Clock
+    polling: LongPolling[Request[PullRequest]]
+    cold_reads: ColdReads
+    filters: ConsumerFilters
+
+
+@dataclass(frozen=True, slots=True)
+class PullPlan:
+    """An admitted pull."""
+
+    group: GroupConfig
+    topic: TopicConfig
+    filter: PullFilter
+
+
+handlers: Handlers[PullPorts] = Handlers()
+
+_CODES: Final = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST, _FORBIDDEN_SUBSCRIPTION = range(1, 6)
+
+
+@handlers.on(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+def pull(request: Request[PullRequest], ports: PullPorts) -> Reply | None:
+    header = request.header
+    plan = _admit(request, ports)
+    _refuse_too_cold(header, ports)
+    found = _read(header, plan, header.queue_offset, ports)
+    if header.flags & PullFlag.COMMIT_OFFSET and not ports.settings.config.is_slave:
+        ports.offsets.commit(header.group, header.topic, header.queue_id, header.commit_offset)
+    if _code(found, header.queue_offset) == ResponseCode.PULL_NOT_FOUND and header.flags & PullFlag.HOLD:
+        if ports.polling.hold(_held(request, ports)):
+            return None
+        raise Refusal(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]system busy, {len(ports.polling)} pulls are held")
+    return _reply(request, plan, found, ports)
+
+
+def _held(request: Request[PullRequest], ports: PullPorts) -> HeldRequest:
+    header, config = request.header, ports.settings.config
+    hold_ms = max(0, header.hold_ms) if config.long_polling else config.short_polling_ms
+    deadline_ms = ports.clock.monotonic_ms() + hold_ms
+    return HeldPull((header.topic, header.queue_id), header.queue_offset, deadline_ms, request.connection, request)
+
+
+def serve_held(held: HeldRequest, last: bool, ports: PullPorts) -> bool:
+    """Answer a pull that was held; False when it goes on waiting because nothing it wants has come."""
+    request = held.payload
+    try:
+        plan = _admit(request, ports)
+        found = _read(request.header, plan, held.seen_to, ports)
+        if not last and found.status is not ReadStatus.FOUND and _may_wait(found, held.seen_to):
+            held.seen_to = max(held.seen_to, found.next_offset)
+            return False
+        if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and held.seen_to > held.began_at:
+            found = replace(found, status=ReadStatus.NO_MATCHED_MESSAGE)  # what it has passed was not for it
+        response = _reply(request, plan, found, ports).to_command(request.command)
+    except Exception as error:  # the boundary: a held pull's failure is an answer like any other
+        response = failure_answer(request.command, error)
+    request.connection.answer(request.command, response)
+    return True
+
+
+def _may_wait(found: ReadResult, queue_offset: int) -> bool:
+    """Not in the middle of a queue: a read stops after so many messages, and whoever asked comes back for the rest."""
+    if found.status is ReadStatus.NO_MATCHED_MESSAGE:
+        return found.next_offset >= found.max_offset
+    return _code(found, queue_offset) == ResponseCode.PULL_NOT_FOUND
+
+
+# checks
+
+
+def _admit(request: Request[PullRequest], ports: PullPorts) -> PullPlan:
+    header, config = request.header, ports.settings.config
+    if not config.perm & Perm.READ:
+        raise _forbidden(_FORBIDDEN_BROKER, f"broker {config.name} hands out no messages at present")
+    group = ports.groups.find(header.group, auto_create=config.auto_create_groups, now_ms=ports.clock.now_ms())
+    if group is None:
+        remark = f"consumer group {header.group} does not exist"
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    if not group.consume_enable:
+        raise _forbidden(_FORBIDDEN_GROUP, f"consumer group {header.group} may not consume")
+    topic = _find_topic(header, ports)
+    if not ports.groups.may_read(header.group, header.topic):
+        raise _forbidden(_FORBIDDEN_SUBSCRIPTION, f"consumer group {header.group} may not read {header.topic}")
+    return PullPlan(group, topic, _find_filter(header, group, ports))
+
+
+def _find_topic(header: PullRequest, ports: PullPorts) -> TopicConfig:
+    topic = ports.topics.get(header.topic)
+    if topic is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist")
+    if not topic.perm & Perm.READ:
+        raise _forbidden(_FORBIDDEN_TOPIC, f"topic {header.topic} may not be read")
+    if not 0 <= header.queue_id < topic.read_queue_count:
+        remark = f"queue {header.queue_id} is outside topic {topic.topic}, which has {topic.read_queue_count} to read"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return topic
+
+
+def _find_filter(header: PullRequest, group: GroupConfig, ports: PullPorts) -> PullFilter:
+    """The request's own, or by what the group's members said in their heartbeats."""
+    rules = ports.settings.config.filter_rules
+    if header.flags & PullFlag.SUBSCRIPTION:
+        return carried_filter(header, ports.filters, rules)
+    return known_filter(_known_subscription(header, group, ports), header, ports.filters, rules)
+
+
+def _known_subscription(header: PullRequest, group: GroupConfig, ports: PullPorts) -> Subscription:
+    members = ports.consumers.get(header.group)
+    if members is None:
+        remark = f"no member of consumer group {header.group} is known here yet"
+        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if members.model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
+        raise _forbidden(_FORBIDDEN_BROADCAST, f"consumer group {header.group} may not consume as broadcast")
+    subscription = members.subscriptions.get(header.topic)
+    if subscription is None:
+        remark = f"consumer group {header.group} does not subscribe to {header.topic}"
+        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if subscription.version < header.subscription_version:
+        remark = f"the broker knows an older subscription of {header.group} to {header.topic}"
+        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+    return subscription
+
+
+def _forbidden(kind: int, remark: str) -> Refusal:
+    return Refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(kind)})
+
+
+def _refuse_too_cold(header: PullRequest, ports: PullPorts) -> None:
+    """Where that is controlled, groups take turns at the disk, so that one far behind does not slow down all."""
+    config = ports.settings.config
+    if not config.cold_flow_control or not ports.cold_reads.is_over(
+        header.group,
+        ports.clock.monotonic_ms(),
+        group_bytes_max=config.cold_bytes_max,
+        total_bytes_max=config.cold_bytes_max_all,
+    ):
+        return
+    if ports.store.is_cold(header.topic, header.queue_id, header.queue_offset):
+        remark = f"consumer group {header.group} reads more old messages from the disk than it may at present"
+        raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
+
+
+# reading
+
+
+def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPorts) -> ReadResult:
+    config, began_ms = ports.settings.config, ports.clock.monotonic_ms()
+    count_max, bytes_max = max(1, header.count_max), None
+    if header.bytes_max is not None and header.bytes_max > 0:
+        count_max, bytes_max = min(count_max, config.pull_count_max), min(header.bytes_max, config.pull_bytes_max)
+    found = ports.store.read(
+        header.topic,
+        header.queue_id,
+        queue_offset,
+        count_max=count_max,
+        bytes_max=bytes_max,
+        tag_codes=plan.filter.tag_codes,
+        extension_filter=plan.filter.extensions,
+        record_filter=plan.filter.records,
+        correct_offset=_corrects(config),
+        in_place=_in_place(header, config),
+    )
+    now_ms = ports.clock.monotonic_ms()
+    took_ms = now_ms - began_ms
+    if found.suggest_slave and config.cold_flow_control:
+        ports.cold_reads.count(header.group, found.size_bytes, now_ms)
+    ports.figures.pulled(header.topic, header.group, found.count, found.size_bytes, took_ms)
+    return found
+
+
+def _in_place(header: PullRequest, config: BrokerConfig) -> bool:
+    """Whether the reader is told where records lie: it sees the files of this machine and has asked for it."""
+    return config.pull_in_place and bool(header.reader_boot_id) and header.reader_boot_id == boot_id()
+
+
+def _corrects(config: BrokerConfig) -> bool:
+    """Whether a bad offset is answered with a good one: a slave that is behind knows none."""
+    return not config.is_slave or config.slave_offset_check
+
+
+def _code(found: ReadResult, queue_offset: int) -> ResponseCode:
+    if found.status in (ReadStatus.NO_MATCHED_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
+        return ResponseCode.PULL_NOT_FOUND if queue_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+    return _CODES[found.status]
+
+
+def _reply(request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts) -> Reply:
+    header, code = request.header, _code(found, request.header.queue_offset)
+    ports.positions.put(header.group, header.topic, header.queue_id, found.next_offset)
+    if code == ResponseCode.PULL_OFFSET_MOVED and not _corrects(ports.settings.config):
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY  # its master may well have what this slave has not
+    elif code == ResponseCode.PULL_OFFSET_MOVED and not ports.settings.config.is_slave:
+        _tell_offset_moved(header, found, ports)
+    newer = request.version >= V5_0_0
+    answer = PullResponse(
+        suggested_broker_id=_suggest_broker(plan.group, found, ports),
+        next_offset=found.next_offset,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+        topic_sys_flag=plan.topic.topic_sys_flag if newer else None,
+        group_sys_flag=(plan.group.group_sys_flag or 0) if newer else None,
+    )
+    if found.count and _in_place(header, ports.settings.config):
+        answer = _placed(answer, found, ports.store)
+    return Reply(code, found.status.value, header=answer, body=found.records)
+
+
+def _placed(answer: PullResponse, found: ReadResult, store: Store) -> PullResponse:
+    folder = store.config.log_dir.absolute()
+    return replace(
+        answer,
+        log_folder=str(folder),
+        log_folder_id=file_id(folder),
+        log_file_bytes=store.config.segment_bytes,
+        placed_bytes=found.size_bytes,
+    )
+
+
+def _suggest_broker(group: GroupConfig, found: ReadResult, ports: PullPorts) -> int:
+    if not ports.settings.config.slave_read:
+        return 0
+    return group.slow_consumer_broker_id if found.suggest_slave else group.broker_id
+
+
+def _tell_offset_moved(header: PullRequest, found: ReadResult, ports: PullPorts) -> None:
+    """Operators find in a topic of its own which groups had to jump."""
+    queue = MessageQueue(topic=header.topic, broker_name=ports.settings.config.name, queue_id=header.queue_id)
+    moved = OffsetMoved(
+        group=header.group, queue=queue, requested_offset=header.queue_offset, new_offset=found.next_offset
+    )
+    properties = encode_properties({Property.KEYS: header.group, Property.TAGS: header.group})
+    message = NewMessage(
+        topic=OFFSET_MOVED_TOPIC,
+        queue_id=0,
+        body=moved.encode(),
+        properties=properties,
+        born_ms=ports.clock.now_ms(),
+        born_host=ports.store.config.store_host,
+    )
+    ports.store.append(message, wait=False)

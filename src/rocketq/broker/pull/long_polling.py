@@ -1,0 +1,129 @@
+"""Held pulls on the event loop: woken by the store, by their deadlines and by a regular look."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, Generic
+
+from rocketq.broker.pull.held_pulls import HeldPull, HeldPulls, Payload, QueueKey
+from rocketq.remoting import Connection
+from rocketq.runtime.clock import Clock
+
+RECHECK_MS: Final = 5_000
+SLICE_MS: Final = 10  # of a turn of the loop: when very many wake at once, others have their turns in between
+
+Serve = Callable[[HeldPull[Payload], bool], bool]
+"""Answer a pull; False keeps it waiting, which is not asked of one that must be answered (`last`)."""
+
+
+class LongPolling(Generic[Payload]):
+    """`on_queue_grown` may be called by any thread, everything else by the loop's."""
+
+    def __init__(self, clock: Clock, end_of: Callable[[QueueKey], int], *, held_max: Callable[[], int]) -> None:
+        self._clock = clock
+        self._end_of = end_of
+        self._held_max = held_max
+        self._held: HeldPulls[Payload] = HeldPulls()
+        self._woken: deque[tuple[HeldPull[Payload], bool]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._grown: dict[QueueKey, int] = {}
+        self._grown_lock = threading.Lock()
+        self.serve: Serve[Payload] = lambda pull, last: True
+
+    def __len__(self) -> int:
+        return len(self._held) + len(self._woken)
+
+    def hold(self, pull: HeldPull[Payload]) -> bool:
+        """False when too many are held already."""
+        if len(self) >= self._held_max():
+            return False
+        self._held.hold(pull)
+        if self._end_of(pull.queue) > pull.seen_to:  # it came between the look and the hold
+            self._loop.call_soon(self._wake, pull.queue, self._end_of(pull.queue))
+        self._arm()
+        return True
+
+    def on_queue_grown(self, topic: str, queue_id: int, end: int) -> None:
+        queue = (topic, queue_id)
+        if not self._held.waits_for(queue):
+            return
+        with self._grown_lock:
+            first = not self._grown
+            self._grown[queue] = end
+        if first:
+            with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits any more
+                self._loop.call_soon_threadsafe(self._wake_grown)
+
+    def forget(self, connection: Connection) -> None:
+        self._held.on_disconnect(connection)
+
+    def recheck(self) -> None:
+        """Answer whoever's queue has grown, wanted messages or not."""
+        self._serve_each(self._held.on_recheck(self._end_of), last=True)
+
+    def expire(self) -> None:
+        """Answer whoever has waited long enough."""
+        self._serve_each(self._held.on_deadline(self._clock.monotonic_ms()), last=True)
+
+    def stop(self) -> None:
+        """Answer everybody."""
+        if self._timer is not None:
+            self._timer.cancel()
+        woken, self._woken = self._woken, deque()
+        for pull in [*(pull for pull, _ in woken), *self._held.release_all()]:
+            self.serve(pull, True)
+
+    def _wake_grown(self) -> None:
+        with self._grown_lock:
+            grown, self._grown = self._grown, {}
+        for queue, end in grown.items():
+            self._wake(queue, end)
+
+    def _wake(self, queue: QueueKey, end: int) -> None:
+        self._serve_each(self._held.on_append(queue, end), last=False)
+
+    def _serve_each(self, pulls: Iterable[HeldPull[Payload]], *, last: bool) -> None:
+        waits = bool(self._woken)  # for a turn that is asked for already
+        self._woken.extend((pull, last) for pull in pulls)
+        if not waits:
+            self._serve_slice()
+
+    def _serve_slice(self) -> None:
+        until_ms = self._clock.monotonic_ms() + SLICE_MS
+        try:
+            while self._woken:
+                pull, last = self._woken.popleft()
+                if not self.serve(pull, last) and not _is_gone(pull.link):
+                    self._held.hold(pull)
+                if self._clock.monotonic_ms() >= until_ms:
+                    return
+        finally:
+            if self._woken:
+                self._loop.call_soon(self._serve_slice)
+
+    def _arm(self) -> None:
+        """One timer serves all deadlines."""
+        deadline_ms = self._held.next_deadline_ms
+        if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        wait_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+        self._timer = self._loop.call_later(wait_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.expire()
+        self._arm()
+
+
+def _is_gone(link: object) -> bool:
+    """Whoever left while it was being woken must not be held again: its leaving has been told."""
+    return isinstance(link, Connection) and link.is_closed

@@ -1,0 +1,146 @@
+"""Single messages: by their place in the log, by key, and the entries of a queue."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.pull.consumer_filters import ConsumerFilter, ConsumerFilters
+from rocketq.broker.pull.tag_filter import tag_codes
+from rocketq.model import Record
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.stats import QueueEntries, QueueEntry
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.fastjson import dumps
+from rocketq.protocol.headers import messages as headers
+from rocketq.protocol.messages import encode_record
+from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.store import Store
+from rocketq.store.consume_queue_ext import Extension, is_address, position_of
+from rocketq.store.queue_extensions import QueueExtensions
+
+ANSWER_BYTES_MAX: Final = 12 << 20
+_UNIQUE_COUNT_MAX: Final = 32
+_ENTRIES_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePorts:
+    store: Store
+    consumers: ConsumerGroups[Connection]
+    filters: ConsumerFilters
+
+
+handlers: Handlers[MessagePorts] = Handlers()
+
+
+@handlers.on(RequestCode.VIEW_MESSAGE_BY_ID)
+def view(request: Request[headers.ViewMessageRequest], ports: MessagePorts) -> Reply:
+    record = ports.store.message_at(request.header.log_offset)
+    if record is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message starts at log offset {request.header.log_offset}")
+    return Reply(body=encode_record(record))
+
+
+@handlers.on(RequestCode.QUERY_MESSAGE)
+def query(request: Request[headers.QueryMessageRequest], ports: MessagePorts) -> Reply:
+    header = request.header
+    count_max = _UNIQUE_COUNT_MAX if header.by_unique_key else max(1, header.count_max)
+    found = ports.store.query(
+        header.topic, header.key, count_max=count_max, begin_ms=header.begin_ms, end_ms=header.end_ms
+    )
+    answer = headers.QueryMessageResponse(index_updated_ms=found.index_end_ms, index_log_offset=found.index_end_offset)
+    if not found.records:
+        raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"no message of {header.topic} has that key", answer.encode())
+    return Reply(header=answer, body=_join(found.records))
+
+
+def _join(records: Iterable[Record]) -> bytes:
+    """As many as fit in an answer, the first in any case."""
+    parts: list[bytes] = []
+    room = ANSWER_BYTES_MAX
+    for record in records:
+        data = encode_record(record)
+        room -= len(data)
+        if parts and room < 0:
+            break
+        parts.append(data)
+    return b"".join(parts)
+
+
+@handlers.on(RequestCode.QUERY_CONSUME_QUEUE)
+def queue_entries(request: Request[headers.QueryQueueRequest], ports: MessagePorts) -> Reply:
+    header = request.header
+    queue = ports.store.queues.get(header.topic, header.queue_id)
+    if queue is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"there is no queue {header.queue_id} of {header.topic} on disk")
+    low, high = queue.min_offset, ports.store.max_offset(header.topic, header.queue_id)
+    subscription = ports.consumers.subscription(header.group, header.topic) if header.group else None
+    known = ports.filters.get(header.group, header.topic) if header.group else None
+    wanted = _Wanted(subscription, known, ports.filters)
+    start = max(low, header.queue_offset)
+    units = (queue.unit(at) for at in range(start, min(high, start + min(header.count_max, _ENTRIES_MAX))))
+    return Reply(
+        body=QueueEntries(
+            subscription=subscription,
+            filter_data=_filter_text(header.group, header.topic, ports.filters),
+            entries=tuple(_entry(unit, queue.extensions, wanted) for unit in units if unit is not None),
+            max_offset=high,
+            min_offset=low,
+        )
+    )
+
+
+def _filter_text(group: str | None, topic: str, filters: ConsumerFilters) -> str:
+    """A group's condition as the file has it. Whether messages meet it is not looked up; extensions may say."""
+    known = filters.kept(group, topic) if group else None
+    return "null" if known is None else dumps(known.to_json(), pretty=True).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a group wants, as far as a queue's entries can tell."""
+
+    subscription: Subscription | None
+    known: ConsumerFilter | None
+    filters: ConsumerFilters
+
+    def has(self, tags_code: int) -> bool:
+        codes = None if self.subscription is None else tag_codes(self.subscription)
+        return self.subscription is not None and (codes is None or tags_code in codes)
+
+    def has_extended(self, unit: Extension) -> bool:
+        may_match = self.known is None or self.filters.may_match(self.known, unit.bitmap, unit.store_ms)
+        return self.has(unit.tags_code) and may_match
+
+
+def _entry(unit: tuple[int, int, int], extensions: QueueExtensions | None, wanted: _Wanted) -> QueueEntry:
+    log_offset, size, tags_code = unit
+    if not is_address(tags_code):
+        return QueueEntry(log_offset=log_offset, size=size, tags_code=tags_code, passes=wanted.has(tags_code))
+    found = None if extensions is None else extensions.get(tags_code)
+    if found is None:
+        text = f"there is no extension at {position_of(tags_code)}"
+        return QueueEntry(log_offset=log_offset, size=size, tags_code=tags_code, text=text)
+    return QueueEntry(
+        log_offset=log_offset,
+        size=size,
+        tags_code=found.tags_code,  # as 5.x; 4.x shows the address
+        extended=_extension_text(found),
+        bit_map=_bits(found.bitmap) if found.bitmap else None,
+        passes=wanted.has_extended(found),
+    )
+
+
+def _extension_text(unit: Extension) -> str:
+    shown: dict[str, object] = {"filterBitMap": b64encode(unit.bitmap).decode()} if unit.bitmap else {}
+    return dumps(shown | {"msgStoreTime": unit.store_ms, "size": unit.size, "tagsCode": unit.tags_code}).decode()
+
+
+def _bits(bitmap: bytes) -> str:
+    """As Apache's tools print them: the last byte first, eight bytes to a line."""
+    lines = [bitmap[at : at + 8] for at in range(0, len(bitmap), 8)]
+    return "".join("".join(f"{byte:08b}" for byte in reversed(line)) + "\n" for line in reversed(lines))

@@ -1,0 +1,1 @@
+"""Messages in: sends, send-backs, replies."""

@@ -1,0 +1,297 @@
+"""Sends: every check, in order, and what becomes of the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.delay.placement import TIMER_PROPERTIES, BadDelayError, place, store_as, without_orders
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.ha.durability import must_wait, settle
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.topics.table import TopicTable
+from rocketq.broker.transaction.half_messages import HALF_PROPERTIES_BYTES_MAX
+from rocketq.broker.transaction.service import Transactions
+from rocketq.model import Host, NewMessage, SysFlag
+from rocketq.protocol.bodies.groups import GroupConfig
+from rocketq.protocol.bodies.topics import TopicConfig
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import Perm, TopicFilterType, TopicSysFlag
+from rocketq.protocol.headers.send import SendRequest, SendResponse
+from rocketq.protocol.messages import decode_batch
+from rocketq.protocol.names import (
+    HALF_TOPIC,
+    NOT_FOR_CLIENTS,
+    RETRY_PREFIX,
+    TIMER_TOPIC,
+    Property,
+    dlq_topic,
+    topic_fault,
+)
+from rocketq.protocol.properties import decode_properties
+from rocketq.protocol.recall_handles import handle_of
+from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
+from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting.handlers import TypedAnswer
+from rocketq.runtime.clock import Clock
+from rocketq.store import AppendResult, AppendStatus, Store
+
+
+@dataclass(frozen=True, slots=True)
+class SendPorts:
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    store: Store
+    figures: Figures
+    clock: Clock
+    pick: Callable[[int], int]
+    """A number below the given one, by chance."""
+    transactions: Transactions | None = None
+    """Without it half messages are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendPlan:
+    """An admitted message as it is to be stored; the answer names the queue that was asked for, wherever it waits."""
+
+    message: NewMessage
+    queue_id: int
+    is_batch: bool
+    waits: bool
+    transaction_id: str | None
+    recall_handle: str | None = None
+
+
+handlers: Handlers[SendPorts] = Handlers()
+
+_CODES: Final = {
+    AppendStatus.OK: ResponseCode.SUCCESS,
+    AppendStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    AppendStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    AppendStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    AppendStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    AppendStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    AppendStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    AppendStatus.PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+}
+_NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *TIMER_PROPERTIES)
+_CLOSED_TOPICS: Final = NOT_FOR_CLIENTS | {TIMER_TOPIC}
+DEFAULT_RETRIES_MAX: Final = 16
+_HOST_BITS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
+
+
+@handlers.on(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+def send(request: Request[SendRequest], ports: SendPorts) -> TypedAnswer:
+    plan = admit(request, ports)
+    if plan.waits and must_wait(ports.store):
+        return _append_safely(plan, ports, ports.clock.monotonic_ms())
+    return store_now(plan, ports)
+
+
+def store_now(plan: SendPlan, ports: SendPorts) -> Reply:
+    """Stored and answered without waiting for the disk; Refusal when it cannot be."""
+    return _reply(plan, _append(plan, ports), ports)
+
+
+# checks
+
+
+def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
+    header, config = request.header, ports.settings.config
+    if ports.clock.now_ms() < config.accept_sends_from_ms:
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, f"sends are accepted from {config.accept_sends_from_ms} on")
+    topic = _find_topic(header, ports)
+    queue_id = _choose_queue(header, topic, ports)
+    is_batch = header.batch or request.command.code == RequestCode.SEND_BATCH_MESSAGE
+    properties = decode_properties(header.properties.encode("utf-8", "replace"))
+    waits = properties.get(Property.WAIT, "true").lower() == "true"
+    if is_batch:
+        _refuse_in_batch(request.body, ports)
+    else:
+        properties.pop(Property.WAIT, None)
+        if _is_exhausted(request, topic, ports):
+            topic, queue_id, properties = _dead_letters(topic, ports), 0, without_orders(properties)
+    properties[Property.CLUSTER] = config.cluster
+    multi_tags = SysFlag.MULTI_TAGS if topic.filter_type is TopicFilterType.MULTI_TAG else 0
+    message = NewMessage(
+        topic=topic.topic,
+        queue_id=queue_id,
+        body=request.body,
+        flag=header.flag,
+        sys_flag=(header.sys_flag & ~_HOST_BITS) | multi_tags,
+        born_ms=header.born_ms,
+        born_host=Host.of(request.connection.peer_host, request.connection.peer_port),
+        reconsume_times=header.reconsume_times,
+    )
+    message = store_as(message, properties) if is_batch else _place(message, properties, ports)
+    transaction_id = properties.get(Property.UNIQUE_KEY) if request.version >= V5_0_0 else None
+    return SendPlan(message, queue_id, is_batch, waits, transaction_id, handle_of(message, properties, config.name))
+
+
+def _place(message: NewMessage, properties: dict[str, str], ports: SendPorts) -> NewMessage:
+    """Where it is stored: a plain message in its own queue, a delayed one where it waits, a half one out of sight."""
+    prepared = properties.get(Property.TRANSACTION_PREPARED, "").lower() == "true" and message.reconsume_times == 0
+    if prepared and ports.settings.config.reject_transactions:
+        raise _refusal(ports, ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
+    state = message.sys_flag & SysFlag.TRANSACTION_MASK
+    if prepared:
+        return _prepare(message, properties, ports)
+    if state in (SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK):
+        remark = f"sysFlag {message.sys_flag} is of a half message, but {Property.TRANSACTION_PREPARED} is not true"
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, remark)
+    rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
+    try:
+        return place(message, properties, rules, ports.clock.now_ms())
+    except BadDelayError as error:
+        raise _refusal(ports, error.code, str(error)) from None
+
+
+def _prepare(message: NewMessage, properties: dict[str, str], ports: SendPorts) -> NewMessage:
+    """A message that is out of sight until it is decided on."""
+    if ports.transactions is None:
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, "a reply cannot be transactional")
+    half = ports.transactions.prepare(message, properties)
+    if len(half.properties) > HALF_PROPERTIES_BYTES_MAX:
+        remark = f"a half message has up to {HALF_PROPERTIES_BYTES_MAX} bytes of properties, not {len(half.properties)}"
+        raise _refusal(ports, ResponseCode.MESSAGE_ILLEGAL, remark)
+    return half
+
+
+def _find_topic(header: SendRequest, ports: SendPorts) -> TopicConfig:
+    """The topic, made when it may come to be by a send."""
+    config, topic = ports.settings.config, ports.topics.get(header.topic)
+    if not config.perm & Perm.WRITE and topic is not None and topic.order:
+        raise _refusal(ports, ResponseCode.NO_PERMISSION, f"broker {config.name} takes no messages at present")
+    if topic is None and (fault := topic_fault(header.topic)) is not None:
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, fault)
+    if header.topic in _CLOSED_TOPICS:
+        raise _refusal(ports, ResponseCode.NO_PERMISSION, f"nobody may send to {header.topic}")
+    if topic is None:
+        topic = ports.topics.create_for_send(
+            header.topic,
+            template=header.default_topic,
+            queue_count=header.default_queue_count,
+            sys_flag=_sys_flag(header),
+            auto_create=config.auto_create_topics,
+            now_ms=ports.clock.now_ms(),
+        )
+    if topic is None:
+        raise _refusal(ports, ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist, create it first")
+    return topic
+
+
+def _sys_flag(header: SendRequest) -> int:
+    if not header.unit_mode:
+        return 0
+    return int(TopicSysFlag.UNIT_SUB if header.topic.startswith(RETRY_PREFIX) else TopicSysFlag.UNIT)
+
+
+def _choose_queue(header: SendRequest, topic: TopicConfig, ports: SendPorts) -> int:
+    if header.queue_id >= max(topic.write_queue_count, topic.read_queue_count):
+        remark = (
+            f"queue {header.queue_id} is outside topic {topic.topic}, which has {topic.write_queue_count} queues to "
+            f"write and {topic.read_queue_count} to read"
+        )
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, remark)
+    if header.queue_id >= 0:
+        return header.queue_id
+    if topic.write_queue_count <= 0:
+        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, f"topic {topic.topic} has no queue to write")
+    return ports.pick(topic.write_queue_count)
+
+
+def _refuse_in_batch(body: bytes, ports: SendPorts) -> None:
+    """A batch cannot be delayed or prepared; what cannot be cut into messages is the store's to refuse."""
+    if not any(name.encode() + b"\x01" in body for name in _NOT_IN_BATCHES):
+        return
+    for element in decode_batch(body):
+        properties = decode_properties(element.properties)
+        if any(properties.get(name, "0") not in ("0", "false") for name in _NOT_IN_BATCHES):
+            raise _refusal(ports, ResponseCode.MESSAGE_ILLEGAL, "messages of a batch cannot be delayed or prepared")
+
+
+def _is_exhausted(request: Request[SendRequest], topic: TopicConfig, ports: SendPorts) -> bool:
+    """Whether a consumer sends again what was retried often enough."""
+    if not topic.topic.startswith(RETRY_PREFIX):
+        return False
+    header, config = request.header, ports.settings.config
+    name = topic.topic.removeprefix(RETRY_PREFIX)
+    group = ports.groups.find(name, auto_create=config.auto_create_groups, now_ms=ports.clock.now_ms())
+    if group is None:
+        raise _refusal(ports, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"consumer group {name} does not exist")
+    asked = header.max_reconsume_times if request.version >= RETRY_LIMIT_SINCE else None
+    return header.reconsume_times >= retries_max(group, asked)
+
+
+def retries_max(group: GroupConfig, asked: int | None) -> int:
+    """How often a message is tried again: as the client says, or its group; -1 means the usual 16."""
+    limit = group.retry_max if asked is None else asked
+    return DEFAULT_RETRIES_MAX if limit == -1 else limit
+
+
+def _dead_letters(topic: TopicConfig, ports: SendPorts) -> TopicConfig:
+    name = dlq_topic(topic.topic.removeprefix(RETRY_PREFIX))
+    return ports.topics.create_exactly(name, 1, now_ms=ports.clock.now_ms())
+
+
+# the store
+
+
+def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
+    began_ms = ports.clock.monotonic_ms()
+    if plan.is_batch:
+        result = ports.store.append_batch(plan.message, wait=False)
+    else:
+        result = ports.store.append(plan.message, wait=False)
+    if result.status.stored:
+        took_ms = ports.clock.monotonic_ms() - began_ms
+        ports.figures.stored(plan.message.topic, len(result.log_offsets), result.size, took_ms)
+        if plan.message.topic == HALF_TOPIC and ports.transactions is not None:
+            ports.transactions.prepared(plan.message, result)
+    else:
+        ports.figures.traffic.put_failed()
+    return result
+
+
+async def _append_safely(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> Reply:
+    """Answered when the disk has it, and a slave where that is asked for; nothing is stored for a request that waited
+    too long for its turn."""
+    config, waited_ms = ports.settings.config, ports.clock.monotonic_ms() - arrived_ms
+    if config.fast_failure and waited_ms > config.send_wait_ms_max:
+        remark = f"[TIMEOUT_CLEAN_QUEUE]broker busy, the request waited {waited_ms} ms for its turn"
+        raise _refusal(ports, ResponseCode.SYSTEM_BUSY, remark)
+    result = _append(plan, ports)
+    if result.status is AppendStatus.OK:
+        status, reason = await settle(ports.store, result.end)
+        result = replace(result, status=status, reason=reason)
+    return _reply(plan, result, ports)
+
+
+# answers
+
+
+def _reply(plan: SendPlan, result: AppendResult, ports: SendPorts) -> Reply:
+    code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
+    if not result.status.stored:
+        tag = "[REJECTREQUEST]" if code == ResponseCode.SYSTEM_BUSY else ""
+        raise _refusal(ports, code, tag + (result.reason or result.status.value))
+    config = ports.settings.config
+    header = SendResponse(
+        message_id=result.message_id,
+        queue_id=plan.queue_id,
+        queue_offset=result.queue_offset,
+        transaction_id=plan.transaction_id,
+        region=config.region,
+        trace_on=config.trace_on,
+        recall_handle=plan.recall_handle,
+    )
+    return Reply(code, result.reason or None, header=header)
+
+
+def _refusal(ports: SendPorts, code: ResponseCode, remark: str) -> Refusal:
+    config = ports.settings.config
+    trace = "true" if config.trace_on else "false"
+    return Refusal(code, remark, {Property.REGION: config.region, Property.TRACE_ON: trace})

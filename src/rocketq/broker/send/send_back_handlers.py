@@ -1,0 +1,165 @@
+"""Messages that a consumer could not process: delivered again later, or laid with the group's dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.delay.placement import place, without_orders
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.ha.durability import is_durable
+from rocketq.broker.send.handlers import retries_max
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.meters import Statistic, group_key
+from rocketq.broker.topics.table import TopicTable
+from rocketq.model import NewMessage, Record
+from rocketq.protocol.bodies.groups import GroupConfig
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import Perm, TopicSysFlag
+from rocketq.protocol.headers.messages import SendBackRequest
+from rocketq.protocol.names import (
+    HALF_OP_TOPIC,
+    HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    Property,
+    dlq_topic,
+    retry_topic,
+    topic_fault,
+)
+from rocketq.protocol.properties import decode_properties
+from rocketq.protocol.versions import RETRY_LIMIT_SINCE
+from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting.handlers import TypedAnswer
+from rocketq.runtime.clock import Clock
+from rocketq.store import AppendStatus, FlushType, Store
+
+FIRST_RETRY_LEVEL: Final = 3
+_HIDDEN: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, HALF_OP_TOPIC})
+"""What waits here was never consumed, so nobody can give it back."""
+_UNIT_SUB: Final = int(TopicSysFlag.UNIT_SUB)
+
+
+@dataclass(frozen=True, slots=True)
+class SendBackPorts:
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    store: Store
+    figures: Figures
+    clock: Clock
+    pick: Callable[[int], int]
+    """A number below the given one, by chance."""
+
+
+handlers: Handlers[SendBackPorts] = Handlers()
+
+
+@handlers.on(RequestCode.CONSUMER_SEND_MSG_BACK)
+def send_back(request: Request[SendBackRequest], ports: SendBackPorts) -> TypedAnswer:
+    group = _find_group(request.header, ports)
+    if group.retry_queue_count <= 0:
+        return Reply()
+    queue_count = _retry_queue_count(request.header, group, ports)
+    record = _find_message(request.header, ports)
+    asked = request.header.max_reconsume_times if request.version >= RETRY_LIMIT_SINCE else None
+    if record.reconsume_times >= retries_max(group, asked) or request.header.delay_level < 0:
+        message = _dead_letter(record, request.header.group, ports)
+    else:
+        message = _retry(record, request.header, ports.pick(queue_count), ports)
+    return _append(message, record, request.header.group, ports)
+
+
+def _find_group(header: SendBackRequest, ports: SendBackPorts) -> GroupConfig:
+    config = ports.settings.config
+    group = ports.groups.find(header.group, auto_create=config.auto_create_groups, now_ms=ports.clock.now_ms())
+    if group is None:
+        remark = f"consumer group {header.group} does not exist"
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    if not config.perm & Perm.WRITE:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"broker {config.name} takes no messages at present")
+    return group
+
+
+def _retry_queue_count(header: SendBackRequest, group: GroupConfig, ports: SendBackPorts) -> int:
+    """Of the group's retry topic, which is made when it is missing."""
+    name, sys_flag = retry_topic(header.group), _UNIT_SUB if header.unit_mode else 0
+    if (fault := topic_fault(name)) is not None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
+    topic = ports.topics.create_exactly(name, group.retry_queue_count, now_ms=ports.clock.now_ms(), sys_flag=sys_flag)
+    if not topic.perm & Perm.WRITE:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {name} may not be written to")
+    return max(1, min(group.retry_queue_count, topic.write_queue_count))
+
+
+def _find_message(header: SendBackRequest, ports: SendBackPorts) -> Record:
+    record = ports.store.message_at(header.log_offset)
+    if record is None or record.topic in _HIDDEN:
+        remark = f"there is no message of a consumer at log offset {header.log_offset} of this broker"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return record
+
+
+# what is stored
+
+
+def _retry(record: Record, header: SendBackRequest, queue_id: int, ports: SendBackPorts) -> NewMessage:
+    """The copy that waits for its next turn, a little longer each time unless the consumer says how long."""
+    level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
+    properties = _origin(record) | {Property.DELAY: str(level)}
+    rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
+    message = _copy(record, retry_topic(header.group), queue_id)
+    return place(message, properties, rules, ports.clock.now_ms())
+
+
+def _dead_letter(record: Record, group: str, ports: SendBackPorts) -> NewMessage:
+    """The copy for people to look at: there at once, whatever delays the message had before."""
+    topic = ports.topics.create_exactly(dlq_topic(group), 1, now_ms=ports.clock.now_ms())
+    properties = without_orders(_origin(record))
+    properties.setdefault(Property.DLQ_ORIGIN_TOPIC, properties[Property.RETRY_TOPIC])
+    properties.setdefault(Property.DLQ_ORIGIN_MESSAGE_ID, properties[Property.ORIGIN_MESSAGE_ID])
+    rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
+    return place(_copy(record, topic.topic, 0), properties, rules, ports.clock.now_ms())
+
+
+def _origin(record: Record) -> dict[str, str]:
+    """The message's properties with where it first came from."""
+    properties = decode_properties(record.properties)
+    properties.setdefault(Property.RETRY_TOPIC, record.topic)
+    properties.setdefault(Property.ORIGIN_MESSAGE_ID, record.message_id)
+    properties[Property.WAIT] = "false"
+    return properties
+
+
+def _copy(record: Record, topic: str, queue_id: int) -> NewMessage:
+    return NewMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=record.body,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        born_ms=record.born_ms,
+        born_host=record.born_host,
+        reconsume_times=record.reconsume_times + 1,
+    )
+
+
+def _append(message: NewMessage, record: Record, group: str, ports: SendBackPorts) -> TypedAnswer:
+    result = ports.store.append(message, wait=False)
+    if result.status is not AppendStatus.OK:
+        ports.figures.traffic.put_failed()
+        raise Refusal(ResponseCode.SYSTEM_ERROR, result.reason or result.status.value)
+    ports.figures.stored(message.topic, 1, result.size, 0)
+    ports.figures.meters.add(Statistic.SEND_BACK_COUNT, group_key(record.topic, group), 1)
+    if ports.store.config.flush_type is FlushType.SYNC_FLUSH:
+        return _when_durable(result.end, ports)
+    return Reply()
+
+
+async def _when_durable(log_end: int, ports: SendBackPorts) -> Reply:
+    """A consumer commits what it has given back, so with SYNC_FLUSH the copy is on disk before that."""
+    if not await is_durable(ports.store, log_end):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, AppendStatus.FLUSH_DISK_TIMEOUT.value)
+    return Reply()

@@ -1,0 +1,1 @@
+"""Counters, rates and what operators' tools read of them."""

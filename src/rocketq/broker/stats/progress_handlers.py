@@ -1,0 +1,176 @@
+"""How full topics are and how far groups have come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.groups.offsets import OffsetTable, PullPositions
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.topics.table import TopicTable
+from rocketq.protocol.bodies.offsets import TimeSpan, TimeSpans
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, QueueProgress
+from rocketq.protocol.bodies.topics import QueueRange, TopicConfig, TopicStats
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.headers.admin import BrokerConsumeStatsRequest, StatsRequest
+from rocketq.protocol.headers.groups import ConsumeStatsRequest
+from rocketq.protocol.headers.topics import ConsumeTimeSpanRequest, TopicStatsRequest
+from rocketq.protocol.versions import V5_0_0
+from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting.address import join_addr
+from rocketq.runtime.clock import Clock
+from rocketq.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressPorts:
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerGroups[Connection]
+    offsets: OffsetTable
+    positions: PullPositions
+    figures: Figures
+    store: Store
+    clock: Clock
+
+
+handlers: Handlers[ProgressPorts] = Handlers()
+
+
+@handlers.on(RequestCode.GET_TOPIC_STATS_INFO)
+def topic_stats(request: Request[TopicStatsRequest], ports: ProgressPorts) -> Reply:
+    topic, newer = _topic(request.header.topic, ports), request.version >= V5_0_0
+    count = max(topic.read_queue_count, topic.write_queue_count) if newer else topic.write_queue_count
+    queues = {_queue(topic.topic, queue_id, ports): _range(topic.topic, queue_id, ports) for queue_id in range(count)}
+    put_tps = ports.figures.put_tps(topic.topic) if newer else None
+    return Reply(body=TopicStats(queues=queues, put_tps=put_tps))
+
+
+def _topic(name: str, ports: ProgressPorts) -> TopicConfig:
+    topic = ports.topics.get(name)
+    if topic is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {name} does not exist")
+    return topic
+
+
+def _queue(topic: str, queue_id: int, ports: ProgressPorts) -> MessageQueue:
+    return MessageQueue(topic=topic, broker_name=ports.settings.config.name, queue_id=queue_id)
+
+
+def _range(topic: str, queue_id: int, ports: ProgressPorts) -> QueueRange:
+    low, high = ports.store.min_offset(topic, queue_id), ports.store.max_offset(topic, queue_id)
+    updated_ms = ports.store.store_ms_of(topic, queue_id, high - 1) if high > 0 else 0
+    return QueueRange(min_offset=max(0, low), max_offset=high, updated_ms=max(0, updated_ms))
+
+
+@handlers.on(RequestCode.GET_CONSUME_STATS)
+def consume_stats(request: Request[ConsumeStatsRequest], ports: ProgressPorts) -> Reply:
+    header = request.header
+    asked = [header.topic] if header.topic else [name for name in (header.topics or "").split(";") if name]
+    topics = list(_consumed_topics(header.group, asked or ports.offsets.topics_of(header.group), ports))
+    queues: dict[MessageQueue, QueueProgress] = {}
+    for topic in topics:
+        queues |= _progress(header.group, topic, ports, newer=request.version >= V5_0_0)
+    tps = sum(ports.figures.get_tps(topic.topic, header.group) for topic in topics)
+    return Reply(body=ConsumeStats(queues=queues, consume_tps=tps))
+
+
+def _consumed_topics(group: str, names: list[str], ports: ProgressPorts) -> Iterator[TopicConfig]:
+    """Those that exist and that the group, when it is connected, still subscribes to."""
+    members = ports.consumers.get(group)
+    for name in names:
+        topic = ports.topics.get(name)
+        if topic is not None and (members is None or not members.subscriptions or name in members.subscriptions):
+            yield topic
+
+
+def _progress(
+    group: str, topic: TopicConfig, ports: ProgressPorts, *, newer: bool
+) -> dict[MessageQueue, QueueProgress]:
+    name = topic.topic
+    progress = {}
+    for queue_id in range(topic.read_queue_count):
+        consumed = ports.offsets.get(group, name, queue_id) or 0
+        last_ms = ports.store.store_ms_of(name, queue_id, consumed - 1) if consumed > 0 else 0
+        pulled = ports.positions.get(group, name, queue_id)
+        progress[_queue(name, queue_id, ports)] = QueueProgress(
+            broker_offset=ports.store.max_offset(name, queue_id),
+            consumer_offset=consumed,
+            pull_offset=max(consumed, pulled or 0) if newer else None,
+            last_ms=max(0, last_ms),
+        )
+    return progress
+
+
+@handlers.on(RequestCode.GET_BROKER_CONSUME_STATS)
+def broker_consume_stats(request: Request[BrokerConsumeStatsRequest], ports: ProgressPorts) -> Reply:
+    config = ports.settings.config
+    groups = {name: tuple(_group_stats(name, request, ports)) for name in ports.groups.names()}
+    lag = sum(
+        queue.broker_offset - queue.consumer_offset
+        for stats in groups.values()
+        for one in stats
+        for queue in one.queues.values()
+    )
+    return Reply(
+        body=ConsumeStatsList(
+            groups=tuple({name: stats} for name, stats in groups.items()),
+            broker_addr=join_addr(config.ip, config.port),
+            total_lag=lag,
+        )
+    )
+
+
+def _group_stats(
+    group: str, request: Request[BrokerConsumeStatsRequest], ports: ProgressPorts
+) -> Iterator[ConsumeStats]:
+    for topic in _consumed_topics(group, ports.offsets.topics_of(group), ports):
+        if topic.order or not request.header.order:
+            queues = _progress(group, topic, ports, newer=request.version >= V5_0_0)
+            yield ConsumeStats(queues=queues, consume_tps=ports.figures.get_tps(topic.topic, group))
+
+
+@handlers.on(RequestCode.QUERY_CONSUME_TIME_SPAN)
+def time_spans(request: Request[ConsumeTimeSpanRequest], ports: ProgressPorts) -> Reply:
+    topic = _topic(request.header.topic, ports)
+    spans = (_span(topic.topic, request.header.group, number, ports) for number in range(topic.write_queue_count))
+    return Reply(body=TimeSpans(spans=tuple(spans)))
+
+
+def _span(topic: str, group: str, queue_id: int, ports: ProgressPorts) -> TimeSpan:
+    store, consumed = ports.store, ports.offsets.get(group, topic, queue_id) or 0
+    high = store.max_offset(topic, queue_id)
+    min_ms = max(0, store.store_ms_of(topic, queue_id, max(0, store.min_offset(topic, queue_id))))
+    max_ms = max(0, store.store_ms_of(topic, queue_id, high - 1)) if high > 0 else 0
+    consumed_ms = max(0, store.store_ms_of(topic, queue_id, consumed - 1)) if consumed > 0 else min_ms
+    waiting_ms = store.store_ms_of(topic, queue_id, consumed) if consumed < high else -1
+    return TimeSpan(
+        queue=_queue(topic, queue_id, ports),
+        min_ms=min_ms,
+        max_ms=max_ms,
+        consume_ms=consumed_ms,
+        delay_ms=max(0, ports.clock.now_ms() - waiting_ms) if waiting_ms >= 0 else 0,
+        min_text=_text(min_ms),
+        max_text=_text(max_ms),
+        consume_text=_text(consumed_ms),
+    )
+
+
+def _text(time_ms: int) -> str:
+    at = datetime.fromtimestamp(time_ms / 1000)
+    return f"{at:%Y-%m-%d#%H:%M:%S}:{time_ms % 1000:03d}"
+
+
+@handlers.on(RequestCode.VIEW_BROKER_STATS_DATA)
+def statistic(request: Request[StatsRequest], ports: ProgressPorts) -> Reply:
+    meter = ports.figures.meters.get(request.header.name, request.header.key)
+    if meter is None:
+        remark = f"nothing was counted under {request.header.name} for {request.header.key}"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return Reply(body=meter.stats())

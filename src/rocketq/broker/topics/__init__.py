@@ -1,0 +1,1 @@
+"""Topics: the table, deletion, and the requests that administer them."""

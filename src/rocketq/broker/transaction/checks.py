@@ -1,0 +1,126 @@
+"""Rounds of checks on the event loop: what is due is done, and producers are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.groups.producer_groups import ProducerGroups
+from rocketq.broker.transaction.service import Check, Transactions
+from rocketq.errors import RocketQError
+from rocketq.protocol.headers.transactions import CheckTransactionRequest
+from rocketq.protocol.names import HALF_TOPIC
+from rocketq.protocol.requests import make_request
+from rocketq.protocol.versions import V5_0_0
+from rocketq.remoting import Connection
+from rocketq.runtime.clock import Clock
+from rocketq.store import Store
+
+log = logging.getLogger(__name__)
+
+TICK_MS: Final = 1_000
+SLICE: Final = 64  # transactions looked at before others get their turn
+VISIBLE_MS_MAX: Final = 5_000
+
+
+class TransactionChecks:
+    """One task; rounds never overlap."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        producers: ProducerGroups[Connection],
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self._transactions = transactions
+        self._producers = producers
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self.may_check: Callable[[], bool] = lambda: True
+        """A master among replicas asks while it can be sure that there is no other."""
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """How far the queues are done with is noted for the next start."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._task = None
+        try:
+            flushed_to = await asyncio.to_thread(self._store.flush)
+            self._transactions.keep_floors(flushed_to, flushed_to)
+        except OSError as error:
+            log.warning("how far transactions are done with is not noted: %s", error)
+
+    async def _run(self) -> None:
+        last_ms = self._clock.monotonic_ms()
+        while True:
+            interval_ms = self._settings.config.transaction_check_interval_ms
+            await asyncio.sleep(min(interval_ms, TICK_MS) / 1000)
+            if not self.may_check():
+                continue
+            try:
+                self._transactions.keep_floors(self._store.log_end, self._store.gate.position)
+                if self._clock.monotonic_ms() - last_ms >= interval_ms:
+                    last_ms = self._clock.monotonic_ms()
+                    await self.round()
+            except Exception:  # a round that fails is tried again
+                log.exception("a round of transaction checks failed")
+
+    async def round(self) -> None:
+        """Look at every open transaction once."""
+        roots = self._transactions.begin_round()
+        for at in range(0, len(roots), SLICE):
+            found = (self._transactions.check(root) for root in roots[at : at + SLICE])
+            checks = [check for check in found if check is not None]
+            if checks:
+                await self._wait_until_visible(checks[-1].log_end)
+            for check in checks:
+                self._ask(check)
+            await asyncio.sleep(0)
+
+    async def _wait_until_visible(self, log_end: int) -> None:
+        """A producer answers at once: by then the copy it was asked about must be found."""
+        deadline_ms = self._clock.monotonic_ms() + VISIBLE_MS_MAX
+        while self._store.visible_to < log_end and self._clock.monotonic_ms() < deadline_ms:
+            await asyncio.sleep(0.005)
+
+    def _ask(self, check: Check) -> None:
+        """The next producer of the group in turn; one that cannot be reached is passed over."""
+        members = self._producers.members(check.group)
+        for turn in range(len(members)):
+            member = members[(check.root + check.checks + turn) % len(members)]
+            try:
+                if not member.link.is_closed:
+                    member.link.call_oneway(
+                        make_request(self._header(check, member.version), opaque=0, body=check.body)
+                    )
+                    return
+            except RocketQError as error:
+                log.debug("%s was not asked about a transaction: %s", member.client_id, error)
+        log.info("no producer of group %s is connected: nobody was asked about message %s", check.group,
+                 check.unique_key)  # fmt: skip
+
+    def _header(self, check: Check, version: int) -> CheckTransactionRequest:
+        newer = version >= V5_0_0
+        return CheckTransactionRequest(
+            half_queue_offset=check.queue_offset,
+            half_log_offset=check.log_offset,
+            message_id=check.unique_key or None,
+            transaction_id=check.unique_key or None,
+            offset_message_id=check.message_id,
+            topic=HALF_TOPIC if newer else None,
+            broker_name=self._settings.config.name if newer else None,
+        )

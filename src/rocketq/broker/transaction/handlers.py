@@ -1,0 +1,104 @@
+"""How transactions end: producers decide, operators have them asked about again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from rocketq.broker.ha.durability import is_durable
+from rocketq.broker.transaction.half_messages import Half
+from rocketq.broker.transaction.service import Decision, Refused, Transactions
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import TransactionState
+from rocketq.protocol.headers.transactions import EndTransactionRequest, ResumeCheckRequest
+from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_TOPIC
+from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting.handlers import TypedAnswer
+from rocketq.store import AppendStatus, FlushType, Store
+
+VISIBLE_MS_MAX: Final = 5_000
+
+_CODES: Final = {
+    AppendStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    AppendStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    AppendStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPorts:
+    transactions: Transactions
+    store: Store
+
+
+handlers: Handlers[TransactionPorts] = Handlers()
+
+
+@handlers.on(RequestCode.END_TRANSACTION)
+def end(request: Request[EndTransactionRequest], ports: TransactionPorts) -> TypedAnswer:
+    """Undecided means that nothing happens, not even an answer."""
+    header, store = request.header, ports.store
+    if header.state == TransactionState.UNKNOWN:
+        return None
+    if header.state not in (TransactionState.COMMIT, TransactionState.ROLLBACK):
+        remark = f"commitOrRollback is 8 (commit), 12 (rollback) or 0 (not known yet), not {header.state}"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    decision = Decision(header.group, header.half_queue_offset, header.half_log_offset, TransactionState(header.state))
+    if store.visible_to <= decision.half_log_offset < store.log_end or (
+        store.config.flush_type is FlushType.SYNC_FLUSH and not request.command.is_oneway
+    ):
+        return _end_in_time(decision, ports)
+    return _end(decision, ports)
+
+
+def _end(decision: Decision, ports: TransactionPorts) -> Reply:
+    try:
+        ports.transactions.decide(decision)
+    except Refused as refused:
+        raise _refusal(refused) from None
+    return Reply()
+
+
+async def _end_in_time(decision: Decision, ports: TransactionPorts) -> Reply:
+    """The half must be readable before, and with SYNC_FLUSH the decision on disk after."""
+    store = ports.store
+    tries = VISIBLE_MS_MAX // 5
+    while store.visible_to <= decision.half_log_offset < store.log_end and tries:
+        await asyncio.sleep(0.005)
+        tries -= 1
+    reply = _end(decision, ports)
+    if store.config.flush_type is FlushType.SYNC_FLUSH and not await is_durable(store, store.log_end):
+        raise Refusal(ResponseCode.FLUSH_DISK_TIMEOUT, "the decision is taken, but not on disk yet")
+    return reply
+
+
+@handlers.on(RequestCode.RESUME_CHECK_HALF_MESSAGE)
+def resume(request: Request[ResumeCheckRequest], ports: TransactionPorts) -> Reply:
+    """Producers are asked about a transaction again, from the first check on."""
+    message_id = request.header.message_id
+    if not message_id:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "msgId, the offset id of a half message, is missing")
+    try:
+        record = ports.store.message_by_id(message_id)
+    except ValueError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    if record is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id}")
+    half = Half.of(record)
+    if record.topic not in (HALF_TOPIC, CHECK_EXHAUSTED_TOPIC) or not half.topic:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {message_id} of topic {record.topic} is no half message")
+    try:
+        ports.transactions.resume(half)
+    except Refused as refused:
+        raise _refusal(refused) from None
+    return Reply()
+
+
+def _refusal(refused: Refused) -> Refusal:
+    if refused.topic_missing:
+        return Refusal(ResponseCode.TOPIC_NOT_EXIST, refused.reason)
+    code = (
+        ResponseCode.SYSTEM_ERROR if refused.append is None else _CODES.get(refused.append, ResponseCode.SYSTEM_ERROR)
+    )
+    return Refusal(code, refused.reason)

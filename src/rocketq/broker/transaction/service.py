@@ -1,0 +1,341 @@
+"""Transactions: halves taken in, decided on once, asked about, given up. Decisions are the ledger's, facts the log's.
+
+Nothing here waits: a step writes its messages one after the other, and whatever moment a crash picks, a replay finds
+either what was before the step or enough to finish it:
+
+| step | written in this order | found after a crash in between |
+|---|---|---|
+| commit | real message, op | the real message, by its unique key: the op is written then |
+| rollback | op | |
+| check | copy of the half, op of the old one (moved) | two copies: the newer counts, the op is written then |
+| giving up | copy in the topic of the undecided, op | that copy, by its unique key: the op is written then |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rocketq.broker.groups.offsets import OffsetTable
+from rocketq.broker.topics.table import TopicTable
+from rocketq.broker.transaction.half_messages import (
+    QUEUE_ID,
+    TRANSACTION_GROUP,
+    Half,
+    check_body,
+    committed,
+    copy_of,
+    given_up,
+    half_of,
+    immunity_ms,
+    op_for,
+)
+from rocketq.broker.transaction.ledger import CheckRules, OpenTransaction, Outcome, Step, TransactionLedger
+from rocketq.broker.transaction.message_log import TransactionLog
+from rocketq.broker.transaction.replay import Floors, opened_from, replay
+from rocketq.errors import RocketQError
+from rocketq.model import NewMessage
+from rocketq.protocol.flags import TransactionState
+from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_OP_TOPIC, HALF_TOPIC, Property
+from rocketq.protocol.properties import decode_properties
+from rocketq.store import AppendResult, AppendStatus
+
+log = logging.getLogger(__name__)
+
+_TOO_LARGE: Final = (AppendStatus.MESSAGE_ILLEGAL, AppendStatus.PROPERTIES_SIZE_EXCEEDED)
+_OUTCOMES: Final = {
+    TransactionState.COMMIT: Outcome.COMMITTED,
+    TransactionState.ROLLBACK: Outcome.ROLLED_BACK,
+}
+
+
+class Refused(RocketQError):
+    """A decision that was not taken; `topic_missing` and `append` say more where it is not the request's fault."""
+
+    def __init__(self, reason: str, *, topic_missing: bool = False, append: AppendStatus | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.topic_missing = topic_missing
+        self.append = append
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a producer wants of the half at a place."""
+
+    group: str
+    half_queue_offset: int
+    half_log_offset: int
+    state: TransactionState
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A question for a producer of the group, about a copy that lies at these offsets."""
+
+    group: str
+    root: int
+    checks: int
+    unique_key: str
+    queue_offset: int
+    log_offset: int
+    log_end: int
+    message_id: str
+    body: bytes
+
+
+class Transactions:
+    """For one thread. `rules` are asked for at every step, so that settings count at once."""
+
+    def __init__(
+        self,
+        source: TransactionLog,
+        topics: TopicTable,
+        offsets: OffsetTable,
+        now_ms: Callable[[], int],
+        rules: Callable[[], CheckRules],
+        make_key: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.ledger = TransactionLedger()
+        self._log = source
+        self._topics = topics
+        self._offsets = offsets
+        self._now_ms = now_ms
+        self._rules = rules
+        self._make_key = make_key
+        self._owed: deque[tuple[int, int | None, int | None]] = deque()  # ops the store had no room for
+        self._floors: tuple[int, Floors] | None = None
+        self.place: Callable[[NewMessage], NewMessage] = lambda message: message
+        """Where a committed message is put; one with a delay has to wait first."""
+        self.on_committed: Callable[[NewMessage, AppendResult], None] = lambda message, result: None
+
+    def start(self) -> None:
+        """Go on where the log ends."""
+        half, op = (self._offsets.get(TRANSACTION_GROUP, topic, QUEUE_ID) for topic in (HALF_TOPIC, HALF_OP_TOPIC))
+        for old, new in replay(self.ledger, self._log, Floors(half, op)):
+            self._op(old, moved_to=new)
+        if len(self.ledger):
+            log.info("%d transactions are open", len(self.ledger))
+
+    # halves
+
+    def prepare(self, message: NewMessage, properties: dict[str, str]) -> NewMessage:
+        """The half to be stored of a message with these properties; a unique key is added to them where it lacks."""
+        for topic in (HALF_TOPIC, HALF_OP_TOPIC):
+            self._topics.create_exactly(topic, 1, now_ms=self._now_ms())
+        properties.setdefault(Property.UNIQUE_KEY, self._make_key())
+        return half_of(message, properties)
+
+    def prepared(self, message: NewMessage, result: AppendResult) -> None:
+        """A half was stored."""
+        transaction = OpenTransaction(
+            root=result.queue_offset,
+            queue_offset=result.queue_offset,
+            log_offset=result.log_offset,
+            store_ms=result.store_ms,
+            born_ms=message.born_ms,
+            immunity_ms=immunity_ms(decode_properties(message.properties)),
+        )
+        self.ledger.opened(transaction)
+
+    # decisions
+
+    def decide(self, decision: Decision) -> None:
+        """Settle a transaction, or do nothing when it is settled in this way already; Refused otherwise."""
+        half = self.half_of(decision)
+        root = self._log.root_of(half)
+        wanted = _OUTCOMES[decision.state]
+        self._pay()
+        transaction = self._open_one(root, half)
+        if transaction is not None:
+            self._settle(half, transaction, wanted)
+            return
+        outcome = self.ledger.outcome(root) or self._log.outcome_of(root, half)
+        if outcome is Outcome.GIVEN_UP:
+            self._settle(half, replace(opened_from(half, root), resumed=True), wanted)
+        elif outcome is not wanted:
+            self.ledger.remember(root, outcome)
+            raise Refused(f"the transaction of the half message at queue offset {root} was {outcome.value} before")
+
+    def half_of(self, decision: Decision) -> Half:
+        """The half a decision is about; Refused when it cannot be that one."""
+        half = self._log.half_at(decision.half_log_offset)
+        if half is None:
+            raise Refused(f"there is no half message at log offset {decision.half_log_offset}: it was never on this "
+                          "broker, or has been deleted with its file")  # fmt: skip
+        if half.group != decision.group:
+            raise Refused(f"the half message at log offset {decision.half_log_offset} is of producer group "
+                          f"{half.group}, not of {decision.group}")  # fmt: skip
+        if half.record.queue_offset != decision.half_queue_offset:
+            raise Refused(f"the half message at log offset {decision.half_log_offset} has queue offset "
+                          f"{half.record.queue_offset}, not {decision.half_queue_offset}")  # fmt: skip
+        return half
+
+    def _open_one(self, root: int, half: Half) -> OpenTransaction | None:
+        """The transaction when it is open indeed: a step that a crash cut short is finished first."""
+        transaction = self.ledger.find(root)
+        if transaction is None or transaction.verified:
+            return transaction
+        if self._log.is_committed(root, half):
+            self._close(transaction, Outcome.COMMITTED)
+        elif not transaction.resumed and self._log.is_given_up(root, half):
+            self._close(transaction, Outcome.GIVEN_UP)
+        else:
+            self.ledger.verified(root)
+        return self.ledger.find(root)
+
+    def _settle(self, half: Half, transaction: OpenTransaction, wanted: Outcome) -> None:
+        if wanted is Outcome.COMMITTED:
+            self._commit(half)
+            self._close(transaction, wanted)
+            return
+        result = self._write_op(transaction.queue_offset, key=_key(transaction))
+        if not result.status.stored:
+            raise Refused(result.reason or result.status.value, append=result.status)
+        self.ledger.settled(transaction.root, wanted)
+
+    def _commit(self, half: Half) -> None:
+        if half.topic not in self._topics:
+            raise Refused(f"topic {half.topic} does not exist (any more): create it and commit again",
+                          topic_missing=True)  # fmt: skip
+        message = self.place(committed(half))
+        result = self._log.append(message)
+        if not result.status.stored:
+            raise Refused(result.reason or result.status.value, append=result.status)
+        self.on_committed(message, result)
+
+    def _close(self, transaction: OpenTransaction, outcome: Outcome) -> None:
+        self.ledger.settled(transaction.root, outcome)
+        self._op(transaction.queue_offset, key=_key(transaction))
+
+    # checks
+
+    def begin_round(self) -> list[int]:
+        """The transactions to be looked at in this round of checks."""
+        self._pay()
+        return [transaction.root for transaction in self.ledger]
+
+    def check(self, root: int) -> Check | None:
+        """Do what is due about one transaction; the question to be asked, if there is one."""
+        transaction, rules = self.ledger.find(root), self._rules()
+        if transaction is None:
+            return None
+        step = self.ledger.due(transaction, self._now_ms(), self._log.half_bounds()[1], rules)
+        if step is None:
+            return None
+        half = self._log.half_at(transaction.log_offset)
+        if half is None:
+            self._forget_deleted(transaction)
+        elif self._open_one(root, half) is None:
+            return None
+        elif step is Step.GIVE_UP:
+            self._give_up(transaction, half)
+        else:
+            return self._move(transaction, half, transaction.checks + (step is Step.ASK), asks=step is Step.ASK)
+        return None
+
+    def _move(self, transaction: OpenTransaction, half: Half, checks: int, *, asks: bool) -> Check | None:
+        message = copy_of(half, transaction.root, checks)
+        result = self._log.append(message)
+        if result.status in _TOO_LARGE:  # a half of another broker, with no room for the counter
+            self._give_up(transaction, half)
+        if not result.status.stored:
+            return None
+        self.ledger.opened(replace(_moved(transaction, result), checks=checks))
+        self._op(transaction.queue_offset, moved_to=result.queue_offset)
+        if not asks:
+            return None
+        return Check(
+            group=half.group,
+            root=transaction.root,
+            checks=checks,
+            unique_key=half.unique_key,
+            queue_offset=result.queue_offset,
+            log_offset=result.log_offset,
+            log_end=result.end,
+            message_id=result.message_id,
+            body=check_body(half, message, result.queue_offset, result.log_offset),
+        )
+
+    def _give_up(self, transaction: OpenTransaction, half: Half) -> None:
+        self._topics.create_exactly(CHECK_EXHAUSTED_TOPIC, 1, now_ms=self._now_ms())
+        if not self._log.append(given_up(half, transaction.root)).status.stored:
+            return
+        self._close(transaction, Outcome.GIVEN_UP)
+        log.warning("nobody decided on message %s of producer group %s for topic %s in %d checks: it is in %s",
+                    half.unique_key, half.group, half.topic, transaction.checks, CHECK_EXHAUSTED_TOPIC)  # fmt: skip
+
+    def _forget_deleted(self, transaction: OpenTransaction) -> None:
+        if transaction.log_offset < self._log.start:
+            log.warning("the half message at queue offset %d was deleted undecided", transaction.queue_offset)
+            self.ledger.settled(transaction.root, Outcome.GIVEN_UP)
+
+    def resume(self, half: Half) -> None:
+        """Ask about a transaction anew, all checks to come; Refused when it is settled."""
+        root = self._log.root_of(half)
+        transaction = self._open_one(root, half)
+        if transaction is None and (outcome := self._log.outcome_of(root, half)) is not Outcome.GIVEN_UP:
+            raise Refused(f"the transaction was {outcome.value} before: there is nothing to ask about")
+        resumed = transaction is None or transaction.resumed
+        result = self._log.append(copy_of(half, root, 0, resumed=resumed))
+        if not result.status.stored:
+            raise Refused(result.reason or result.status.value, append=result.status)
+        fresh = replace(opened_from(half, root if root >= 0 else result.queue_offset), checks=0, resumed=resumed)
+        self.ledger.opened(_moved(fresh, result))
+        if transaction is not None:
+            self._op(transaction.queue_offset, moved_to=result.queue_offset)
+
+    # op messages
+
+    def _op(self, half_offset: int, *, key: int | None = None, moved_to: int | None = None) -> None:
+        """Say that a half is done with; when the store has no room, later."""
+        if self._owed or not self._write_op(half_offset, key=key, moved_to=moved_to).status.stored:
+            self._owed.append((half_offset, key, moved_to))
+
+    def _write_op(self, half_offset: int, *, key: int | None = None, moved_to: int | None = None) -> AppendResult:
+        message = op_for(half_offset, now_ms=self._now_ms(), host=self._log.host, key=key, moved_to=moved_to)
+        result = self._log.append(message)
+        if result.status.stored:
+            self.ledger.op_written(result.queue_offset, half_offset)
+        return result
+
+    def _pay(self) -> None:
+        while self._owed:
+            half_offset, key, moved_to = self._owed[0]
+            if not self._write_op(half_offset, key=key, moved_to=moved_to).status.stored:
+                return
+            self._owed.popleft()
+
+    # floors
+
+    def keep_floors(self, log_end: int, safe_to: int) -> None:
+        """Note how far the queues are done with, once the log is on disk as far as it was when that was so: a floor
+        that outlives the copies it counts on would lose them."""
+        if self._floors is not None and safe_to >= self._floors[0]:
+            self._commit_floors(self._floors[1])
+            self._floors = None
+        if self._floors is None:
+            half = self.ledger.half_floor(self._log.half_bounds()[1])
+            if self._owed:
+                half = min(half, *(owed[0] for owed in self._owed))
+            self._floors = log_end, Floors(half, self.ledger.op_floor(half))
+            if safe_to >= log_end:
+                self._commit_floors(self._floors[1])
+
+    def _commit_floors(self, floors: Floors) -> None:
+        for topic, floor in ((HALF_TOPIC, floors.half), (HALF_OP_TOPIC, floors.op)):
+            if floor and floor != self._offsets.get(TRANSACTION_GROUP, topic, QUEUE_ID):
+                self._offsets.commit(TRANSACTION_GROUP, topic, QUEUE_ID, floor)
+
+
+def _moved(transaction: OpenTransaction, result: AppendResult) -> OpenTransaction:
+    return replace(
+        transaction, queue_offset=result.queue_offset, log_offset=result.log_offset, store_ms=result.store_ms
+    )
+
+
+def _key(transaction: OpenTransaction) -> int | None:
+    return transaction.root if transaction.resumed else None
