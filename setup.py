@@ -4,40 +4,14 @@ The extensions are optional: without a compiler the installation succeeds and th
 """
 
 import os
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-KERNEL = "src/rocketq/kernel"
-COMPILED_MODULES = [
-    "buffers",
-    "properties",
-    "records",
-    "queue_units",
-    "index_units",
-    "batch_properties",
-    "appender",
-    "filter_program",
-    "reader",
-    "scanner",
-    "frame_header",
-    "json_header",
-    "binary_header",
-    "answers",
-    "send_request",
-    "frame_ahead",
-    "queue_places",
-    "send_properties",
-    "send_frames",
-    "pull_request",
-    "pull_frames",
-    "hot_frames",
-    "hot_link",
-    "redeliver",
-    "text_column",
-    "record_columns",
-    "batch_encode",
-]
+KERNEL = Path("src/rocketq/kernel")
+# A kernel module is a .py file with its C types in a .pxd beside it; primitives are C, and Python for the other form.
+COMPILED_MODULES = sorted(path.stem for path in KERNEL.glob("*.pxd") if path.stem != "primitives")
 
 DIRECTIVES = {
     "language_level": 3,
@@ -53,7 +27,7 @@ extensions = [
     Extension(
         f"rocketq.kernel.{name}",
         [f"{KERNEL}/{name}.py"],
-        include_dirs=[KERNEL],
+        include_dirs=[str(KERNEL)],
         extra_compile_args=["-O3", "-fno-strict-aliasing"],
     )
     for name in COMPILED_MODULES

@@ -23,10 +23,10 @@ from rocketq.filter import compile_sql
 from rocketq.kernel.answers import AnswerTemplate
 from rocketq.kernel.appender import NO_QUEUE_ROOM, SEGMENT_FULL, Appender
 from rocketq.kernel.buffers import MappedBuffer
-from rocketq.kernel.hot_frames import HotFrames
+from rocketq.kernel.fast_frames import FastFrames
 from rocketq.kernel.index_units import IndexTail
 from rocketq.kernel.properties import hash_text
-from rocketq.kernel.pull_frames import PullFrames, PullLimits, PullRoute
+from rocketq.kernel.fast_pulls import FastPulls, PullLimits, PullGrant
 from rocketq.kernel.queue_units import (
     SCHEDULE_TOPIC,
     QueueTail,
@@ -40,7 +40,7 @@ from rocketq.kernel.queue_units import (
 from rocketq.kernel.reader import NEED_SEGMENT, LogMap, QueueRead, ReadLimits
 from rocketq.kernel.records import BAD_CRC, BAD_OFFSET, BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
 from rocketq.kernel.scanner import Scanner, check_index_units, walk_records
-from rocketq.kernel.send_frames import SendFrames, SendRoute
+from rocketq.kernel.fast_sends import FastSends, SendGrant
 
 SEGMENT_BYTES = 16384
 UNITS_PER_FILE = 16
@@ -216,18 +216,18 @@ class Driver:
         self.log.attach(segment)
         self.appender.attach_segment(segment, 0)
 
-    def hot_frames(self) -> HotFrames:
+    def hot_frames(self) -> FastFrames:
         """Served are the queues of some topics, of which one can be pulled from; one of each is not made yet."""
         topic = kernel_frames.TOPIC.encode()
         for name in map(str.encode, kernel_frames.TOPICS):
             for queue_id in range(kernel_frames.QUEUES):
                 self.queues[name, queue_id] = DrivenQueue(name, queue_id, empty_file)
         tails = [self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)]
-        sends = SendFrames(self.appender, SEND_TEMPLATES, self.store_host.hex().encode(), b"C", 450)
+        sends = FastSends(self.appender, SEND_TEMPLATES, self.store_host.hex().encode(), b"C", 450)
         for name in map(str.encode, kernel_frames.TOPICS):
             sends.add_route(self.send_route(name))
         sends.open, sends.durable, sends.body_bytes_max = True, self.rng.random() < 0.3, 4096
-        pulls = PullFrames(sends.out, self.log, lambda: self.visible_to, PULL_TEMPLATES, 450, 1 << 20)
+        pulls = FastPulls(sends.out, self.log, lambda: self.visible_to, PULL_TEMPLATES, 450, 1 << 20)
         pulls.open = True
         pulls.limits = PullLimits(
             count_max=32, bytes_max=self.rng.choice((600, 1 << 18)), disk_count_max=8, disk_bytes_max=1 << 16,
@@ -235,16 +235,16 @@ class Driver:
         )  # fmt: skip
         group = kernel_frames.GROUP.encode()
         for key, codes in ((b"", None), (b"\0*", None), (b"\0TagA", frozenset((hash_text("TagA"),)))):
-            route = PullRoute(
+            route = PullGrant(
                 group + b"\0" + topic + key, None, [*tails, None], codes, 1, (0, 1, 2, 3), lambda: self.current
             )
             pulls.add_route(route)
         self.visible_to, self.current = 1 << 60, True
-        return HotFrames(sends, pulls, 1 << 20)
+        return FastFrames(sends, pulls, 1 << 20)
 
-    def send_route(self, topic: bytes) -> SendRoute:
+    def send_route(self, topic: bytes) -> SendGrant:
         tails = [self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)]
-        return SendRoute(topic, [*tails[: self.rng.choice((1, 3, 3))], None], self.rng.choice((0, 2)))
+        return SendGrant(topic, [*tails[: self.rng.choice((1, 3, 3))], None], self.rng.choice((0, 2)))
 
     # Random material
 

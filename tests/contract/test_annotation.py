@@ -43,9 +43,9 @@ HOT = {
         *("Appender.measure", "Appender.put_batch", "Appender.host_flags", "Appender.drain", "defer_keys"),
     ],
     "batch_properties": [f"BatchProperties.{name}" for name in ("load", "look", "tick", "add_sizes", "join")],
-    "frame_header": [
-        *("FrameHeader.clear", "FrameHeader.add", "FrameHeader.is_named", "FrameHeader.has_text"),
-        *("FrameHeader.number", "FrameHeader.small_number", "number_at", "is_number"),
+    "request_view": [
+        *("RequestView.clear", "RequestView.add", "RequestView.is_named", "RequestView.has_text"),
+        *("RequestView.number", "RequestView.small_number", "number_at", "is_number"),
     ],
     "json_header": [
         *("parse_json_header", "take_number", "is_skipped_text", "parse_fields"),
@@ -59,16 +59,16 @@ HOT = {
     "send_request": ["SendRequest.read", "SendRequest.take", "letter_field", "named_field"],
     "send_properties": [
         *("SendProperties.load", "SendProperties.unescape", "SendProperties.edit", "SendProperties.note"),
-        *("SendProperties.has_name_before", "is_cold_name", "is_plain_text", "is_true", "hex_digit"),
+        *("SendProperties.has_name_before", "is_slow_name", "is_plain_text", "is_true", "hex_digit"),
     ],
-    "send_frames": [
-        *("SendFrames.take", "SendFrames.store_one", "SendFrames.store_batch", "SendFrames.answer"),
-        *("SendFrames.note", "SendFrames.put_ids", "SendFrames.look", "SendFrames.find_queue"),
+    "fast_sends": [
+        *("FastSends.take", "FastSends.store_one", "FastSends.store_batch", "FastSends.answer"),
+        *("FastSends.note", "FastSends.put_ids", "FastSends.look", "FastSends.find_queue"),
     ],
     "pull_request": ["PullRequest.read", "PullRequest.take", "pull_field"],
-    "pull_frames": ["PullFrames.set_limits", "PullFrames.answer"],
-    "queue_places": [f"QueuePlaces.{name}" for name in ("hash_of", "fetch", "find", "fetch_unit", "queue_at")],
-    "hot_frames": [f"HotFrames.{name}" for name in ("take", "take_all", "look_ahead", "look", "is_no_frame")],
+    "fast_pulls": ["FastPulls.set_limits", "FastPulls.answer"],
+    "queue_cache": [f"QueueCache.{name}" for name in ("hash_of", "fetch", "find", "fetch_unit", "queue_at")],
+    "fast_frames": [f"FastFrames.{name}" for name in ("take", "take_all", "look_ahead", "look", "is_no_frame")],
     "reader": ["QueueRead.is_full", "is_of_queue"],
     "text_column": [f"TextColumn.{name}" for name in ("put", "put_nothing", "put_id", "put_host", "put_number")],
     "record_columns": [

@@ -17,8 +17,8 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig, BrokerRole
 from rocketq.broker.delay.level_service import DelayService
 from rocketq.broker.delay.timer_service import TimerService
-from rocketq.broker.fastpath.hot_feed import HotFeed, HotPorts
-from rocketq.broker.fastpath.hot_routes import Routes
+from rocketq.broker.fastpath.fast_path import BrokerFastPath, FastPathPorts
+from rocketq.broker.fastpath.grants import Routes
 from rocketq.broker.free_port import REPLICATION_STEP, VIP_STEP, pick_port
 from rocketq.broker.groups import membership_handlers as membership
 from rocketq.broker.groups.change_notices import ChangeNotices
@@ -101,7 +101,7 @@ class Broker:
         self._lease_guard: Guard | None = None
         self._servers: list[Server] = []
         self._dispatchers: list[Dispatcher] = []
-        self.feeds: list[HotFeed] = []
+        self.feeds: list[BrokerFastPath] = []
         self.guards: list[Guard] = []
         """Asked before every handler, at both ports; the place for access control."""
 
@@ -344,12 +344,12 @@ class Broker:
             await server.start(config.host, port)
             self._servers.append(server)
 
-    def _feed_of(self, parts: wiring.Parts, dispatcher: Dispatcher) -> HotFeed:
+    def _feed_of(self, parts: wiring.Parts, dispatcher: Dispatcher) -> BrokerFastPath:
         routes = Routes(parts.settings, parts.topics, parts.groups, parts.consumers, parts.store)
-        ports = HotPorts(
+        ports = FastPathPorts(
             routes, parts.offsets, parts.positions, parts.figures, parts.clock, waiting=lambda: len(parts.polling) > 0
         )
-        feed = HotFeed(ports, dispatcher)
+        feed = BrokerFastPath(ports, dispatcher)
         self.feeds.append(feed)
         return feed
 

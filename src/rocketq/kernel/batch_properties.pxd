@@ -1,6 +1,6 @@
 from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, find_byte
 from rocketq.kernel.properties cimport PropertySpans
-from rocketq.kernel.send_properties cimport is_cold_name
+from rocketq.kernel.send_properties cimport is_slow_name
 
 cpdef enum:
     EXTRAS_MAX = 96

@@ -10,7 +10,7 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte
     from rocketq.kernel.properties import PropertySpans
-    from rocketq.kernel.send_properties import is_cold_name
+    from rocketq.kernel.send_properties import is_slow_name
 
     EXTRAS_MAX = 96  # of a batch itself; the store takes fewer
 
@@ -69,7 +69,7 @@ class BatchProperties:
         while at < end:
             item_end = find_byte(p, at, end, 2)
             name_end = find_byte(p, at, item_end, 1)
-            if at < item_end and is_cold_name(p, at, name_end - at):
+            if at < item_end and is_slow_name(p, at, name_end - at):
                 self.cold = True
             if name_end < item_end:
                 spans.note(p, at, name_end, item_end)

@@ -15,38 +15,12 @@ from types import ModuleType
 
 from rocketq.kernel.cython_shim import make_shim
 
-MODULES = (
-    "buffers",
-    "properties",
-    "records",
-    "queue_units",
-    "index_units",
-    "batch_properties",
-    "appender",
-    "filter_program",
-    "reader",
-    "scanner",
-    "frame_header",
-    "json_header",
-    "binary_header",
-    "answers",
-    "send_request",
-    "frame_ahead",
-    "queue_places",
-    "send_properties",
-    "send_frames",
-    "pull_request",
-    "pull_frames",
-    "hot_frames",
-    "hot_link",
-    "redeliver",
-    "text_column",
-    "record_columns",
-    "batch_encode",
-)
 CHOICE_VARIABLE = "ROCKETQ_KERNEL"
 
 _HERE = Path(__file__).parent
+
+MODULES = sorted(path.stem for path in _HERE.glob("*.pxd") if path.stem != "primitives")
+"""Every file with its C types in a .pxd beside it; setup.py compiles the same."""
 
 
 def load_kernel() -> bool:

@@ -6,6 +6,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.primitives import equal_bytes
+    from rocketq.kernel.request_view import credential_field
 
 # Numbers of the fields. What the last of them say changes nothing here.
 GROUP, TOPIC, QUEUE_ID, QUEUE_OFFSET, COUNT_MAX, SYS_FLAG = range(6)
@@ -16,11 +17,13 @@ KEY_END = b"\x00"
 
 @cython.cclass
 class PullRequest:
-    """The fields of the last pull read. `bytes_max` is 0 when none was given."""
+    """The fields of the last pull read. `bytes_max` is 0 when none was given; `access_key` and `signature` are the
+    indices of these fields (-1: not there)."""
 
     def __init__(self):
         self.queue_id = self.queue_offset = self.count_max = self.sys_flag = 0
         self.commit_offset = self.version = self.bytes_max = 0
+        self.access_key = self.signature = -1
         self.group_at = self.group_len = self.topic_at = self.topic_len = self.expression_at = self.expression_len = 0
 
     def read(self, header, p):
@@ -30,9 +33,12 @@ class PullRequest:
         seen: cython.int = 0
         self.commit_offset = self.version = self.bytes_max = 0
         self.expression_at = self.expression_len = 0
+        self.access_key = self.signature = -1
         for index in range(header.count):
             field = pull_field(p, header.name_at[index], header.name_len[index])
-            if field < 0 or seen & (1 << field) or header.escaped[index]:
+            if field < 0:
+                field = credential_field(header, p, index)
+            if field < 0 or seen & (1 << field) or not header.is_simple(index):
                 return False
             seen |= 1 << field
             if not self.take(header, p, index, field):
@@ -67,6 +73,10 @@ class PullRequest:
             self.bytes_max = header.small_number(p, index)
         elif field == 12:
             header.small_number(p, index)
+        elif field == 20:
+            self.access_key = index
+        elif field == 21:
+            self.signature = index
         return True
 
     def key(self, p):

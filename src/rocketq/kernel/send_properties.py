@@ -1,4 +1,4 @@
-"""The properties of a send as they are stored: read from its header, put in order, the cluster's name added.
+"""The properties of a send as they are stored: read from its header, put in order, with what the broker adds.
 
 A property that makes a message more than plain (delayed, half, timed) is a reason to refuse it, as is a name that
 comes twice.
@@ -9,80 +9,47 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from rocketq.kernel.primitives import copy_bytes, end_of_plain, equal_bytes, find_byte
+    from rocketq.kernel.admission import SendGrant
+    from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte
+    from rocketq.kernel.request_view import unescape_json
 
 TEXT_BYTES_MAX = 65_536  # of the properties as a header has them
+SUFFIX_BYTES_MAX = 4_096
 
 
 @cython.cclass
 class SendProperties:
     """The properties of the last send, `length` bytes; `waits` is what WAIT says, `unique_*` where UNIQ_KEY is."""
 
-    def __init__(self, cluster):
+    def __init__(self):
         view: cython.uchar[::1]
-        self._cluster = b"CLUSTER\x01" + cluster
-        self._cluster_len = len(self._cluster)
         self.waits = True
         self.length = self.unique_at = self.unique_len = 0
-        self._memory = bytearray(TEXT_BYTES_MAX + 1_024 + len(cluster))
+        self._memory = bytearray(TEXT_BYTES_MAX + SUFFIX_BYTES_MAX)
         if cython.compiled:
             view = self._memory
             self.p = cython.address(view[0])
         else:
             self.p = memoryview(self._memory)
 
-    def load(self, header, p, index, batch):
-        """Read them from a header's field; False when Python must look. Those of a batch keep WAIT."""
+    def load(self, header, p, index, batch, grant):
+        """Read them from a header's field; False when the slow path must. Those of a batch keep WAIT."""
         at: cython.Py_ssize_t = header.value_at[index]
         count: cython.Py_ssize_t = header.value_len[index]
         if count > 65_536:
             return False
         if header.escaped[index]:
-            count = self.unescape(p, at, at + count)
+            count = unescape_json(p, at, at + count, self.p)
+            if count < 0 or not is_plain_or_cut(self.p, count):
+                return False
         else:
             copy_bytes(self.p, 0, p, at, count)
-        return count >= 0 and self.edit(count, batch)
+        return self.edit(count, batch, grant)
 
-    def unescape(self, p, at, end):
-        """JSON text into bytes, how many; -1 for anything but ASCII."""
-        out: cython.Py_ssize_t = 0
-        plain_end: cython.Py_ssize_t
-        char: cython.int
-        step: cython.int
-        while at < end:
-            plain_end = end_of_plain(p, at, end)
-            copy_bytes(self.p, out, p, at, plain_end - at)
-            out += plain_end - at
-            at = plain_end + 2
-            if plain_end >= end:
-                break
-            if p[plain_end] != 92 or at > end:
-                return -1
-            char = p[plain_end + 1]
-            if char == 117:
-                if end - at < 4:
-                    return -1
-                char = 0
-                for step in range(4):
-                    char = char * 16 + hex_digit(p[at + step])
-                at += 4
-            elif char == 110:
-                char = 10
-            elif char == 116:
-                char = 9
-            elif char == 114:
-                char = 13
-            elif char != 34 and char != 92 and char != 47:
-                return -1
-            if char <= 0 or char > 127:
-                return -1
-            self.p[out] = char
-            out += 1
-        return out
-
-    def edit(self, count, batch):
-        """What is stored of them: without empty values (and WAIT, except in a batch), with CLUSTER at the end.
-        Very many are refused: each is compared with those before it, and in a batch with those of every message."""
+    def edit(self, count, batch, grant):
+        """What is stored of them: without empty values (and WAIT, except in a batch), with the grant's suffix at the
+        end, whose names are dropped elsewhere. Very many are refused: each is compared with those before it, and in a batch with those of every
+        message."""
         q: cython.p_uchar = self.p
         at: cython.Py_ssize_t = 0
         out: cython.Py_ssize_t = 0
@@ -101,9 +68,9 @@ class SendProperties:
                 kept += 1
                 if kept > (16 if batch else 128):
                     return False
-                if is_cold_name(q, at, size) or self.has_name_before(out, at, size):
+                if is_slow_name(q, at, size) or self.has_name_before(out, at, size):
                     return False
-                if self.note(at, name_end, item_end, out + 1 if out > 0 else out) or batch:
+                if self.keeps(at, name_end, item_end, out + 1 if out > 0 else out, batch, grant.traced):
                     if out > 0:
                         q[out] = 2
                         out += 1
@@ -117,15 +84,18 @@ class SendProperties:
         if out > 0:
             q[out] = 2
             out += 1
-        copy_bytes(q, out, self._cluster, 0, self._cluster_len)
-        self.length = out + self._cluster_len
+        copy_bytes(q, out, grant.suffix, 0, grant.suffix_len)
+        self.length = out + grant.suffix_len
         return self.length <= 32_767
 
-    def note(self, at, name_end, item_end, out):
-        """Remember what the answer depends on; whether the item is stored. An odd unique key makes `unique_at` -1."""
+    def keeps(self, at, name_end, item_end, out, batch, traced):
+        """Whether the item is stored; what the answer depends on is remembered. An odd unique key makes `unique_at`
+        -1."""
         q: cython.p_uchar = self.p
         if name_end - at == 4 and equal_bytes(q, at, b"WAIT", 0, 4):
             self.waits = is_true(q, name_end + 1, item_end - name_end - 1)
+            return batch
+        if traced and is_trace_name(q, at, name_end - at):
             return False
         if name_end - at == 8 and equal_bytes(q, at, b"UNIQ_KEY", 0, 8):
             self.unique_at = out + 9 if is_plain_text(q, name_end + 1, item_end) else -1
@@ -145,13 +115,29 @@ class SendProperties:
         return False
 
 
-def is_cold_name(p, at, count):
+def is_slow_name(p, at, count):
     """Properties that make a message more than plain; CLUSTER is one, since the broker writes it."""
     if p[at] == 84:
         return count >= 8 and (equal_bytes(p, at, b"TRAN_MSG", 0, 8) or equal_bytes(p, at, b"TIMER_", 0, 6))
     if p[at] == 68:
         return count == 5 and equal_bytes(p, at, b"DELAY", 0, 5)
     return p[at] == 67 and count == 7 and equal_bytes(p, at, b"CLUSTER", 0, 7)
+
+
+def is_trace_name(p, at, count):
+    """Properties that the broker writes where messages are traced."""
+    if count == 8:
+        return equal_bytes(p, at, b"TRACE_ON", 0, 8)
+    return count == 10 and equal_bytes(p, at, b"MSG_REGION", 0, 10)
+
+
+def is_plain_or_cut(p, count):
+    """ASCII without NUL: recovery tells torn properties by their zeros, and other characters are not looked at here."""
+    at: cython.Py_ssize_t
+    for at in range(count):
+        if p[at] == 0 or p[at] > 127:
+            return False
+    return True
 
 
 def is_plain_text(p, at, end):
@@ -167,14 +153,3 @@ def is_true(p, at, count):
     return (
         count == 4 and p[at] | 32 == 116 and p[at + 1] | 32 == 114 and p[at + 2] | 32 == 117 and p[at + 3] | 32 == 101
     )
-
-
-def hex_digit(char):
-    """The value of a hex digit; a number too large for a character when it is none."""
-    if 48 <= char <= 57:
-        return char - 48
-    if 97 <= char <= 102:
-        return char - 87
-    if 65 <= char <= 70:
-        return char - 55
-    return 1 << 16

@@ -10,19 +10,22 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.primitives import equal_bytes
+    from rocketq.kernel.request_view import credential_field
 
 NEEDED = 0x1F2  # b e f g h i
 
 
 @cython.cclass
 class SendRequest:
-    """The fields of the last send read; `properties` is the index of that field."""
+    """The fields of the last send read; `properties`, `access_key` and `signature` are the indices of these fields (-1:
+    not there)."""
 
     def __init__(self):
         self.batch = False
         self.queue_id = self.sys_flag = self.born_ms = self.user_flag = 0
-        self.topic_at = self.topic_len = 0
+        self.group_at = self.group_len = self.topic_at = self.topic_len = 0
         self.properties = 0
+        self.access_key = self.signature = -1
 
     def read(self, header, p):
         """False when a field is missing, unknown, there twice, or not what plain sends have."""
@@ -30,8 +33,12 @@ class SendRequest:
         field: cython.int
         seen: cython.int = 0
         self.batch = header.code == 320
+        self.group_len = 0
+        self.access_key = self.signature = -1
         for index in range(header.count):
             field = named_field(header, p, index) if header.code == 10 else letter_field(header, p, index)
+            if field < 0:
+                field = credential_field(header, p, index)
             if field < 0 or seen & (1 << field):
                 return False
             seen |= 1 << field
@@ -42,10 +49,12 @@ class SendRequest:
     def take(self, header, p, index, field):
         if field == 8:
             self.properties = index
-            return True
-        if header.escaped[index]:
+            return not (header.wide[index] or header.null[index])
+        if not header.is_simple(index):
             return False
-        if field == 1:
+        if field == 0:
+            self.group_at, self.group_len = header.value_at[index], header.value_len[index]
+        elif field == 1:
             self.topic_at, self.topic_len = header.value_at[index], header.value_len[index]
         elif field == 4:
             self.queue_id = header.small_number(p, index)
@@ -67,6 +76,10 @@ class SendRequest:
                 self.batch = True
                 return True
             return header.has_text(p, index, b"false", 5)
+        elif field == 20:
+            self.access_key = index
+        elif field == 21:
+            self.signature = index
         return True
 
 

@@ -45,7 +45,7 @@ def decode_binary_header(data: bytes, body: bytes) -> Command:
         (ext_bytes,) = _I32.unpack_from(data, remark_end)
         ext_start = remark_end + 4
         return Command(
-            code=code if flag & CommandFlag.RESPONSE else _CUT_CODES.get(code, code),
+            code=whole_code(code, flag),
             opaque=opaque,
             flag=flag,
             language=_LANGUAGES.get(language, Language.OTHER),
@@ -57,6 +57,11 @@ def decode_binary_header(data: bytes, body: bytes) -> Command:
         )
     except error as cause:
         raise RemoteProtocolError(f"a binary header is cut off: {cause}") from None
+
+
+def whole_code(code: int, flag: int) -> int:
+    """The code of a command whose header has 16 bits for it."""
+    return code if flag & CommandFlag.RESPONSE else _CUT_CODES.get(code, code)
 
 
 def _encode_entry(key: str, value: str) -> bytes:

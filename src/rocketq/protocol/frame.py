@@ -8,11 +8,13 @@ frame = L i32           bytes that follow, at most 16 MiB - 4
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from rocketq.errors import LocalProtocolError, RemoteProtocolError
-from rocketq.protocol.binary_header import decode_binary_header, encode_binary_header
-from rocketq.protocol.command import Command, HeaderForm
+from rocketq.kernel.request_view import RequestView
+from rocketq.protocol.binary_header import decode_binary_header, encode_binary_header, whole_code
+from rocketq.protocol.command import JAVA_MEMBERS, Command, HeaderForm
+from rocketq.protocol.flags import CommandFlag, Language
 from rocketq.protocol.json_header import decode_json_header, encode_json_header
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -31,6 +33,7 @@ class FrameDecoder:
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._pending = bytearray()
+        self._view = RequestView()
         self.failure: RemoteProtocolError | None = None
 
     def feed(self, chunk: bytes) -> list[Command]:
@@ -56,7 +59,7 @@ class FrameDecoder:
     def _take_commands(self, commands: list[Command]) -> None:
         at = 0
         while (size := self._frame_size(at)) is not None and at + 4 + size <= len(self._pending):
-            commands.append(decode_command(bytes(self._pending[at + 4 : at + 4 + size])))
+            commands.append(decode_command(bytes(self._pending[at + 4 : at + 4 + size]), self._view))
             at += 4 + size
         del self._pending[:at]
 
@@ -70,8 +73,60 @@ class FrameDecoder:
         return size
 
 
-def decode_command(frame: bytes) -> Command:
-    """The command of a frame without its length field."""
+Parts = tuple[int, int, int, int, str | int, str, dict[str, str], bytes, int]
+"""What RequestView.command_parts() gives of a frame."""
+
+_LANGUAGES_BY_NAME: Final = {language.name: language for language in Language}
+_LANGUAGES_BY_NUMBER: Final = {int(language): language for language in Language}
+_member_orders: dict[int, tuple[str, ...]] = {}  # by their digits; clients use few orders
+_MEMBER_ORDERS_MAX: Final = 256
+
+
+def decode_command(frame: bytes, view: Any = None) -> Command:
+    """The command of a frame without its length field. `view` is a RequestView that may be used for it."""
+    view = RequestView() if view is None else view
+    parts = view.command_parts(frame) if view.parse_frame(frame) else None
+    return _decode_leniently(frame) if parts is None else command_of(parts)
+
+
+def command_of(parts: Parts) -> Command:
+    """The command that the kernel has parsed."""
+    code, flag, opaque, version, language, remark, ext_fields, body, members = parts
+    if isinstance(language, int):
+        return Command(
+            code=whole_code(code, flag),
+            opaque=opaque,
+            flag=flag,
+            language=_LANGUAGES_BY_NUMBER.get(language, Language.OTHER),
+            version=version,
+            remark=remark or None,
+            ext_fields=ext_fields,
+            body=body,
+            form=HeaderForm.BINARY,
+        )
+    return Command(
+        code=code,
+        opaque=opaque,
+        flag=flag,
+        language=_LANGUAGES_BY_NAME.get(language, Language.OTHER),
+        version=version,
+        remark=remark or None,
+        ext_fields=ext_fields,
+        body=body,
+        json_members=_member_orders.get(members) or _order_of(members),
+    )
+
+
+def _order_of(members: int) -> tuple[str, ...]:
+    """The names of a JSON header's members, a hex digit each."""
+    order = tuple(JAVA_MEMBERS[int(digit) - 1] for digit in f"{members:x}") if members else ()
+    if len(_member_orders) < _MEMBER_ORDERS_MAX:
+        _member_orders[members] = order
+    return order
+
+
+def _decode_leniently(frame: bytes) -> Command:
+    """What the kernel does not parse: fastjson's dialect, very many fields, and what is wrong."""
     if len(frame) < 4:
         raise RemoteProtocolError(f"a frame of {len(frame)} bytes has no room for a header")
     form, end = frame[0], 4 + int.from_bytes(frame[1:4], "big")

@@ -1,15 +1,16 @@
-"""From a request to its answer: guards, the handler of its code, hooks, and what becomes of failures."""
+"""From a request to its answer: checks, the handler of its code in its middleware, hooks, and what becomes of failures."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocketq.errors import ProtocolError, RocketQError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
+from rocketq.runtime.observed_list import ObservedList
 
 if TYPE_CHECKING:
     from rocketq.remoting.connection import Connection
@@ -38,8 +39,10 @@ class LateAnswer(Protocol):
 Answer = Command | None | LateAnswer
 Handler = Callable[[Command, "Connection"], Answer]
 """Returns the answer, or a coroutine of it; None when it is given later by `connection.answer`, or never."""
-Guard = Callable[[Command, "Connection"], Command | None]
-"""Returns the answer that refuses a request, or None to let it pass."""
+Check = Callable[[Command, "Connection"], Command | None]
+"""Returns the answer that rejects a request, or None to let it pass."""
+Middleware = Callable[[int, Handler], Handler]
+"""Wraps the handler of a code, or returns it as it is."""
 
 
 class Hook(Protocol):
@@ -69,21 +72,33 @@ class Refusal(RocketQError):
 class Dispatcher:
     """Handlers by request code. A failure of one is an answer to its peer, never the end of the process.
 
-    With `handlers_max` handlers unfinished, further ones are not begun: the answer is code 2.
+    Every request passes `checks` in their order, known code or not, then its handler within `middleware`, the first one
+    outermost. With `handlers_max` handlers unfinished, further ones are not begun: the answer is code 2. `changed` is
+    called when checks or hooks are added or removed.
     """
 
-    def __init__(self, *, handlers_max: int = 10_000) -> None:
+    def __init__(
+        self,
+        *,
+        handlers_max: int = 10_000,
+        checks: Sequence[Check] = (),
+        middleware: Sequence[Middleware] = (),
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._handlers: dict[int, Handler] = {}
+        self._middleware = tuple(middleware)
         self.handlers_max = handlers_max
         self.held_count = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._works: list[Callable[[], Coroutine[Any, Any, object]]] = []
-        self.guards: list[Guard] = []
-        self.hooks: list[Hook] = []
+        self.checks: MutableSequence[Check] = ObservedList(changed, checks)
+        self.hooks: MutableSequence[Hook] = ObservedList(changed)
 
     def register(self, code: int, handler: Handler) -> None:
         if code in self._handlers:
             raise ValueError(f"two handlers claim request code {int(code)}")
+        for wrap in reversed(self._middleware):
+            handler = wrap(code, handler)
         self._handlers[int(code)] = handler
 
     @property
@@ -130,10 +145,16 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
+    def rejection(self, request: Command, connection: Connection) -> Command | None:
+        """The answer of the first check that rejects a request, or None."""
+        for check in self.checks:
+            if (rejection := check(request, connection)) is not None:
+                return rejection
+        return None
+
     def _decide(self, request: Command, connection: Connection) -> Answer:
-        for guard in self.guards:
-            if (refusal := guard(request, connection)) is not None:
-                return refusal
+        if (rejection := self.rejection(request, connection)) is not None:
+            return rejection
         handler = self._handlers.get(request.code)
         if handler is None:
             return request.answer(

@@ -1,7 +1,7 @@
 """What the package is for others; `from rocketq.remoting import …` finds it here."""
 
 from rocketq.remoting.connection import Connection, Endpoint
-from rocketq.remoting.dispatch import Dispatcher, Guard, Handler, Hook, Refusal, Registry
+from rocketq.remoting.dispatch import Check, Dispatcher, Handler, Hook, Middleware, Refusal, Registry
 from rocketq.remoting.feed import Feed, feed_frames
 from rocketq.remoting.handlers import Handlers, Reply, Request
 from rocketq.remoting.limits import Limits
@@ -11,17 +11,18 @@ from rocketq.remoting.server import Server
 from rocketq.remoting.tls import ClientTls, ServerTls, TlsConfig, TlsMode
 
 __all__ = [
+    "Check",
     "ClientTls",
     "Connection",
     "ConnectionPool",
     "Dispatcher",
     "Endpoint",
     "Feed",
-    "Guard",
     "Handler",
     "Handlers",
     "Hook",
     "Limits",
+    "Middleware",
     "Refusal",
     "Registry",
     "Reply",

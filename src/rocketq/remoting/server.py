@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from rocketq.errors import UnreachableError
 from rocketq.remoting.address import join_addr
@@ -28,7 +29,10 @@ class Server:
         limits: Limits | None = None,
         tls: TlsConfig | None = None,
         feed: Feed = feed_frames,
+        draining: Callable[[], None] = lambda: None,
     ) -> None:
+        """`draining` is called when no more requests are taken."""
+        self._on_draining = draining
         self._endpoint = Endpoint(
             dispatcher=dispatcher,
             feed=feed,
@@ -69,6 +73,7 @@ class Server:
             return
         self._server.close()
         self._endpoint.draining = True
+        self._on_draining()
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + drain_ms / 1000
         await self._endpoint.dispatcher.finish(drain_ms)

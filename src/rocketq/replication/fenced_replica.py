@@ -75,6 +75,7 @@ class FencedReplica:
         self._queue: asyncio.Queue[act.Action] = asyncio.Queue()
         self._role_changes: asyncio.Queue[act.Action] = asyncio.Queue()
         self._holding = self._woken = False
+        self._seen_standing = self._standing
         self._is_unreadable = False
         self._confirmed = replica.log_start
         self.stopped = asyncio.Event()
@@ -180,7 +181,16 @@ class FencedReplica:
             elif isinstance(action, act.StepDown):
                 self._stop_leading(action.reason)
             self._queue.put_nowait(action)
+        if self._standing != self._seen_standing:
+            self._seen_standing = self._standing
+            self.replica.store.generation.bump()
         self.settle()
+
+    @property
+    def _standing(self) -> tuple[object, ...]:
+        """What decides whether a master may serve, beside how long its lease is valid."""
+        agent = self.agent
+        return agent.role, agent.lease is None, agent.handing_over
 
     def _persist(self, action: act.Persist) -> None:
         """What cannot be kept must not be acted on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+from collections.abc import Callable
 
 from rocketq.kernel.appender import PROPERTIES_BYTES_MAX
 from rocketq.kernel.records import FIXED_BYTES
@@ -22,13 +23,21 @@ BLANK_BYTES = 8
 
 
 class Health:
-    """Why messages are refused right now, if they are; each reason is set and cleared by the one who knows."""
+    """Why messages are refused right now, if they are; each reason is set and cleared by the one who knows, from any
+    thread. `changed` is called after every change."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
         self.closed: str | None = "the store is not open yet"
         self.broken: str | None = None
         self.disk_full: str | None = None
         self.follows: str | None = None
+
+    def __setattr__(self, name: str, value: str | None | Callable[[], None]) -> None:
+        same = self.__dict__.get(name) == value
+        object.__setattr__(self, name, value)
+        if not same:
+            self._changed()
 
     @property
     def refusal(self) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocketq.store.config import StoreConfig
@@ -15,11 +15,12 @@ QUEUE_ID_MAX = 0xFFFF  # a damaged record must not make a directory for every nu
 
 
 class QueueTable:
-    """Queues by topic and id; new ones come to be with their first message."""
+    """Queues by topic and id; new ones come to be with their first message. `removed` is called when one goes."""
 
-    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+    def __init__(self, config: StoreConfig, disk: Disk, removed: Callable[[], None] = lambda: None) -> None:
         self._config = config
         self._disk = disk
+        self._removed = removed
         self.path = config.root / "consumequeue"
         self.extensions = StoreExtensions(config, disk)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
@@ -59,6 +60,7 @@ class QueueTable:
         queue.remove()
         del self._queues[queue.topic, queue.queue_id]
         self.removed_count += 1
+        self._removed()
         topic_dir = queue.files.path.parent
         if topic_dir.is_dir() and not any(topic_dir.iterdir()):
             os.rmdir(topic_dir)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from rocketq.errors import ConfigError, StoreError
+from rocketq.kernel.admission import Generation
 from rocketq.kernel.properties import hash_text
 from rocketq.model import NewMessage
 from rocketq.runtime.clock import Clock, SystemClock
@@ -56,9 +57,11 @@ class Store(Lookups):
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.disk = disk or Disk()
-        self.health = Health()
+        self.generation = Generation()
+        """Bumped by every change of the store that admission of requests depends on; its owner's changes count too."""
+        self.health = Health(self.generation.bump)
         self.log = CommitLog(config, self.disk)
-        self.queues = QueueTable(config, self.disk)
+        self.queues = QueueTable(config, self.disk, self.generation.bump)
         self.index = Index(config, self.disk, self.clock.now_ms)
         self.dispatcher = Dispatcher(config, self.log, self.queues, self.index)
         self.writer = Writer(config, self.clock, self.log, self.queues, self.index, self.dispatcher, self.health)
@@ -83,8 +86,7 @@ class Store(Lookups):
         self.report = RecoveryReport()
         self._directory_lock: DirectoryLock | None = None
         self._confirmed_to: int | None = None
-        self.replica_gate: ReplicaGate | None = None
-        """Where those wait who want a replica to have a position; None when no answer depends on one."""
+        self._replica_gate: ReplicaGate | None = None
         self._rebuild: IndexRebuild | None = None
         self._rebuild_thread: threading.Thread | None = None
         self._reconfiguring = threading.Lock()
@@ -229,6 +231,16 @@ class Store(Lookups):
     def gate(self) -> FlushGate:
         """Where those wait who want a position on disk."""
         return self.writer.gate
+
+    @property
+    def replica_gate(self) -> ReplicaGate | None:
+        """Where those wait who want a replica to have a position; None when no answer depends on one."""
+        return self._replica_gate
+
+    @replica_gate.setter
+    def replica_gate(self, gate: ReplicaGate | None) -> None:
+        self._replica_gate = gate
+        self.generation.bump()
 
     @property
     def durable_to(self) -> int:
@@ -377,6 +389,7 @@ class Store(Lookups):
                 self.config = config
                 for part in (self.log, self.writer, self.queries, self.flusher, self.warmer):
                     part.reconfigure(config)
+                self.generation.bump()
             self.upkeep.reconfigure(config)
 
     # Deleting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic
 
@@ -36,9 +37,11 @@ class ConsumerGroup:
 
 
 class ConsumerGroups(Generic[Link]):
-    """Answers which groups must be told that their members changed; telling them is for others."""
+    """Answers which groups must be notified that their members changed; notifying them is for others. `changed` is called
+    when what pulls of a group get is another than before."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
+        self._changed = changed
         self._roster: Roster[Link] = Roster()
         self._groups: dict[str, ConsumerGroup] = {}
         self._wishes: dict[str, dict[Link, Wishes]] = {}
@@ -50,10 +53,15 @@ class ConsumerGroups(Generic[Link]):
         group = self._groups.get(data.group)
         if group is None:
             group = self._groups[data.group] = ConsumerGroup(data.consume_type, data.model, data.from_where)
+            self._changed()
+        before = (group.model, dict(group.subscriptions))
         group.consume_type, group.model, group.from_where = data.consume_type, data.model, data.from_where
         joined = self._roster.put(data.group, member)
         self._wish(data, member.link)
-        return group.subscribe(data.subscriptions) or joined
+        changed = group.subscribe(data.subscriptions)
+        if before != (group.model, group.subscriptions):
+            self._changed()
+        return changed or joined
 
     def disagreements(self, data: ConsumerData, link: Link) -> dict[str, tuple[str, ...]]:
         """In what this member would differ from the others of its group, by topic."""
@@ -128,6 +136,7 @@ class ConsumerGroups(Generic[Link]):
             self._reworded.add(group)
             if not present:
                 self._reworded.discard(group)
-                self._groups.pop(group, None)
+                if self._groups.pop(group, None) is not None:
+                    self._changed()
                 self._wishes.pop(group, None)
                 self._told.pop(group, None)

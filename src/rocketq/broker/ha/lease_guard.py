@@ -35,7 +35,7 @@ class HeldLease(Protocol):
 
 
 class LeaseHolder(Protocol):
-    """An election's agent. `role`, `lease` and `handing_over` are replaced when they change, never edited."""
+    """An election's agent."""
 
     @property
     def lease(self) -> HeldLease | None: ...
@@ -43,10 +43,9 @@ class LeaseHolder(Protocol):
 
 
 class LeaseGuard:
-    """A master without a valid lease serves nothing that another could contradict.
+    """Check: a master without a valid lease serves nothing that another could contradict.
 
-    Whoever serves without asking for every request (the kernel) may do so while the facts are what they were, until
-    `valid_to_ms`, and has to ask again then.
+    The fast path does not ask for every request: it may serve until `valid_to_ms`, unless the generation is bumped.
     """
 
     def __init__(self, settings: Settings, holder: Callable[[], LeaseHolder], clock: Clock) -> None:
@@ -60,13 +59,6 @@ class LeaseGuard:
         if self._holder().may_serve(self._clock.monotonic_ms()):
             return None
         return request.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark="the master's lease is not valid")
-
-    def facts(self) -> tuple[tuple[object, str], ...]:
-        """Objects and names of what `valid_to_ms` rests on, beside the broker's settings."""
-        if self._settings.config.is_slave:
-            return ()
-        holder = self._holder()
-        return (holder, "role"), (holder, "lease"), (holder, "handing_over")
 
     def valid_to_ms(self) -> int:
         """By the monotonic clock; 0 when nothing may be served now."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.remoting import Connection, Handler, Registry
-from rocketq.remoting.dispatch import Answer
+from rocketq.remoting import Connection
 
 _WRITES: Final = frozenset(
     {
@@ -29,31 +29,22 @@ _WRITES: Final = frozenset(
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
     }
 )
-REFUSED: Final = {
+REJECTED: Final[Mapping[int, ResponseCode]] = {
     **dict.fromkeys(_WRITES, ResponseCode.SERVICE_NOT_AVAILABLE),
     RequestCode.END_TRANSACTION: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
 """Producers go to another broker when they hear 14, and to a master when they know one."""
 
 
-class SlaveRefusals:
-    """Stands in front of a registry: while the broker is a slave, these requests do not reach their handlers."""
+class RejectOnReplica:
+    """Check: while the broker is a slave, these requests do not reach their handlers."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
-        self._registry = registry
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def register(self, code: int, handler: Handler) -> None:
-        if code not in REFUSED:
-            self._registry.register(code, handler)
-            return
-        settings, answer_code = self._settings, REFUSED[RequestCode(code)]
-
-        def handle(request: Command, connection: Connection) -> Answer:
-            config = settings.config
-            if not config.is_slave:
-                return handler(request, connection)
-            remark = f"broker {config.name} is a slave here (id {config.broker_id}): it takes no writes"
-            return request.answer(answer_code, remark=remark)
-
-        self._registry.register(code, handle)
+    def __call__(self, request: Command, connection: Connection) -> Command | None:
+        config = self._settings.config
+        if not config.is_slave or request.code not in REJECTED:
+            return None
+        remark = f"broker {config.name} is a slave here (id {config.broker_id}): it takes no writes"
+        return request.answer(REJECTED[request.code], remark=remark)

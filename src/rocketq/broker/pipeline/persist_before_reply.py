@@ -1,33 +1,34 @@
-"""An answer goes out when what its request has changed about topics and groups is on disk, and known to others."""
+"""Replies go out when what their requests have changed about topics and groups is on disk, and known to others."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from typing import Any
 
 from rocketq.broker.admin.autosave import StateKeeper
 from rocketq.errors import StoreError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.remoting import Connection, Dispatcher, Handler, Refusal
+from rocketq.remoting import Connection, Handler, Refusal
 from rocketq.remoting.dispatch import Answer, Draft, LateAnswer
 
 Share = Callable[[], Awaitable[None]]
 
 
-class SavedAnswers:
-    """Registers handlers with a dispatcher; those that change nothing answer as fast as ever.
+class PersistBeforeReply:
+    """Middleware: a reply waits for what its request has changed; handlers that change nothing reply as fast as ever.
 
-    Each of `shares` returns when others know every change, too: the replicas that count, the NameServers.
+    Each of `shares` returns when others know every change, too: the replicas that count, the NameServers. What requests
+    of `unshared` change is only persisted.
     """
 
-    def __init__(self, dispatcher: Dispatcher, keeper: StateKeeper, *shares: Share) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, keeper: StateKeeper, shares: Sequence[Share], unshared: Collection[int] = ()) -> None:
         self._keeper = keeper
-        self._shares = shares
+        self._shares = tuple(shares)
+        self._unshared = frozenset(unshared)
 
-    def register(self, code: int, handler: Handler) -> None:
-        keeper, shares = self._keeper, self._shares
+    def __call__(self, code: int, handler: Handler) -> Handler:
+        keeper, shares = self._keeper, () if code in self._unshared else self._shares
 
         def handle(request: Command, connection: Connection) -> Answer:
             before = keeper.changes
@@ -36,7 +37,7 @@ class SavedAnswers:
                 return answer
             return _Saved(answer, keeper, shares, before)
 
-        self._dispatcher.register(code, handle)
+        return handle
 
 
 class _Saved:

@@ -11,11 +11,11 @@ import pytest
 
 from rocketq.kernel.answers import AnswerBuffer
 from rocketq.kernel.appender import Appender
-from rocketq.kernel.hot_frames import HotFrames
-from rocketq.kernel.hot_link import HotDesk, HotLink
-from rocketq.kernel.pull_frames import PullFrames
+from rocketq.kernel.fast_frames import FastFrames
+from rocketq.kernel.fast_path import FastPath, FastConnection
+from rocketq.kernel.fast_pulls import FastPulls
 from rocketq.kernel.reader import LogMap
-from rocketq.kernel.send_frames import SendFrames
+from rocketq.kernel.fast_sends import FastSends
 
 
 class Owner:
@@ -78,10 +78,10 @@ class _Anything:
 
 
 def make_desk(call_soon: Callable[..., object] = lambda *given: None, dispatcher: object = None) -> Any:
-    sends = SendFrames(Appender(b"\x7f\0\0\1\0\0\x2a\x9f"), None, b"", b"", 0)
-    pulls = PullFrames(AnswerBuffer(), LogMap(1 << 20), lambda: 0, None, 0, 0)
-    return HotDesk(
-        HotFrames(sends, pulls, 1 << 20),
+    sends = FastSends(Appender(b"\x7f\0\0\1\0\0\x2a\x9f"), None, b"", b"", 0)
+    pulls = FastPulls(AnswerBuffer(), LogMap(1 << 20), lambda: 0, None, 0, 0)
+    return FastPath(
+        FastFrames(sends, pulls, 1 << 20),
         _Anything(),
         dispatcher or _Anything(),
         lambda: 0,
@@ -103,7 +103,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def linked(ours: socket.socket) -> tuple[Any, Owner, Line]:
     owner, line = Owner(), Line()
-    link = HotLink(make_desk(), owner, None, b"\x7f\0\0\1\0\0\0\1")
+    link = FastConnection(make_desk(), owner, None, b"\x7f\0\0\1\0\0\0\1")
     link.attach(line, ours.fileno())
     assert line.protocol is link
     return link, owner, line

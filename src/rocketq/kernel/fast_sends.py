@@ -1,7 +1,7 @@
-"""Plain sends and batches, from a header and a body to the log and to an answer, with nothing of Python per message.
+"""Plain sends and batches, from a header and a body to the log and to an answer, with no Python object per message.
 
-What is not plain, or not for a queue that is known and has room, is left to Python: the kernel may refuse any frame,
-it never guesses.
+What is not plain, has no grant, is over a quota, or goes to a queue that has no room, is left to the slow path: the
+kernel may refuse any frame, it never guesses.
 """
 
 from __future__ import annotations
@@ -9,45 +9,36 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
+    from rocketq.kernel.admission import SendGrant
     from rocketq.kernel.answers import AnswerBuffer
     from rocketq.kernel.appender import APPENDED, Appender
     from rocketq.kernel.primitives import load_i32
-    from rocketq.kernel.queue_places import QueuePlaces
+    from rocketq.kernel.queue_cache import QueueCache
     from rocketq.kernel.queue_units import QueueTail
+    from rocketq.kernel.request_view import RequestView
     from rocketq.kernel.send_properties import SendProperties
     from rocketq.kernel.send_request import SendRequest
 
     IDS_BYTES_MAX = 8 << 20  # of the ids in the answer to a batch
     RECORD_BYTES_MORE = 123  # what a record needs at most beside topic, properties and body, and the end of its file
+    GRANTS_MAX = 50_000  # clients choose their groups
 
-
-@cython.cclass
-class SendRoute:
-    """A topic that plain sends may go to: its queues by id (None: not made yet), what was stored since last asked."""
-
-    def __init__(self, topic, queues, sys_flag):
-        self.topic = topic
-        self.queues = queues
-        self.sys_flag = sys_flag
-        self.count = self.size_bytes = self.times = 0
-        self.noted = False
+NOT_A_QUEUE = -1
 
 
 @cython.final
 @cython.cclass
-class SendFrames:
+class FastSends:
     """Stores what plain sends bring. Its owner holds the store's lock while it does, and sets the public switches:
-    `open` (whether sends may be taken at all), `durable` (answers wait for the disk unless a message says otherwise),
-    `indexed` (the store keeps an index), `held_max` (how many answers may wait).
+    `open` (whether sends may be executed at all), `durable` (answers wait for the disk unless a message says otherwise),
+    `indexed` (the store keeps an index), `held_max` (how many answers may wait), `generation` (of which grants must be).
 
-    Answers that may go at once are in `out`, those that wait, `held_count` of them, in `held`. `missed` has the topics
-    that had no route and the (topic, queue id) that were not made yet, `grown` the routes with something to count,
-    `taken` how many messages were stored. `templates` are of a JSON answer, one with a transaction id, and the same in
-    binary form. `places` has the queues that were met since a route was last added or all were cleared: meanwhile a
-    route's queue may come to be, but not become another.
+    Answers that may go at once are in `out`, those that wait, `held_count` of them, in `held`. `missed` has what lacked a
+    grant, as (scope, account, topic, group), and (grant, queue id) of queues that were not made yet. `grown` are the
+    grants with something to collect, `taken` and `taken_bytes` count what was stored.
     """
 
-    def __init__(self, appender: Appender, templates, host_hex, cluster, transactions_since):
+    def __init__(self, appender: Appender, host_hex, transactions_since):
         self.appender = appender
         self.out = AnswerBuffer()
         self.held = AnswerBuffer()
@@ -55,34 +46,33 @@ class SendFrames:
         self.indexed = True
         self.body_bytes_max = 0
         self.held_max = self.held_count = 0
+        self.generation = 0
         self.transactions_since = transactions_since
-        self.taken = 0
+        self.taken = self.taken_bytes = 0
         self.missed = []
         self.grown = []
-        self._routes = {}
-        self._route = None
-        self.places = QueuePlaces()
+        self._grants = {}
+        self._grant = None
+        self.cache = QueueCache()
         self._request = None
-        self._properties = SendProperties(cluster)
+        self._properties = SendProperties()
         self._host_hex = host_hex
         self._host_len = len(host_hex)
-        self._templates = templates
 
-    def add_route(self, route: SendRoute):
-        self._routes[route.topic] = route
-        self.places.clear()
+    def add_grant(self, grant: SendGrant):
+        """Execute what it admits from now on; another one for the same is replaced."""
+        if len(self._grants) >= GRANTS_MAX:
+            self.clear_grants()
+        self._grants[grant.scope, grant.account, grant.topic, grant.group] = grant
 
-    def route_of(self, topic):
-        return self._routes.get(topic)
+    def grant_of(self, key):
+        """The grant last added for (scope, account, topic, group), of whatever generation; or None."""
+        return self._grants.get(key)
 
-    def clear_routes(self):
-        """Topics have changed: forget what was known of them."""
-        self._routes.clear()
-        self.places.clear()
-
-    def set_templates(self, templates):
-        """What answers say beside their numbers has changed."""
-        self._templates = templates
+    def clear_grants(self):
+        """Topics or queues have gone: forget all that was known of them."""
+        self._grants.clear()
+        self.cache.clear()
 
     def take_held(self):
         """The answers that wait, and how many they are."""
@@ -90,83 +80,77 @@ class SendFrames:
         self.held_count = 0
         return self.held.take(), count
 
-    def look(self, frame, p):
-        """Read the fields of a send whose turn comes later, and begin to look for its queue; False when it is not
-        plain."""
+    def parse(self, frame, p):
+        """Read the fields of a send whose turn comes later, and begin to fetch its queue; False when it is not plain."""
         request: SendRequest = frame.request
         frame.place = -1
         frame.plain = self.open and request.read(frame.header, p)
         if frame.plain:
-            frame.hashed = self.places.hash_of(p, request.topic_at, request.topic_len, request.queue_id)
+            frame.hashed = self.cache.hash_of(p, request, frame.scope)
         return frame.plain
 
-    def take(self, frame, p, born_host, now_ms):
+    def execute(self, frame, p, born_host, now_ms):
         """Store the message or batch of this frame and answer it; False when it is not for us."""
-        queue: QueueTail
-        header: FrameHeader = frame.header
+        header: RequestView = frame.header
         request: SendRequest = frame.request
         properties: SendProperties = self._properties
         stored: cython.bint
-        body_at: cython.Py_ssize_t = frame.body_at
-        body_len: cython.Py_ssize_t = frame.end - frame.body_at
+        body_at: cython.Py_ssize_t = header.body_at
+        body_len: cython.Py_ssize_t = frame.end - header.body_at
         if not frame.plain or body_len <= 0 or body_len > self.body_bytes_max:
             return False
         if self.indexed and self.appender.index is None:
             return False
         self._request = request
-        queue = self.find_queue(frame, p)
-        if queue is None or not properties.load(header, p, request.properties, request.batch):
+        if not self.cache.find(frame, p, self.generation) and not self.find_grant(frame, p):
+            return False
+        self._grant = self.cache.grant
+        if not properties.load(header, p, request.properties, request.batch, self._grant):
             return False
         if body_len + properties.length + request.topic_len + RECORD_BYTES_MORE > self.appender.segment.size:
             return False
         if self.durable and properties.waits and self.held_count >= self.held_max:
             return False
+        if self._grant.limited and self._grant.is_over_quota(now_ms):
+            return False
         if request.batch:
-            stored = self.store_batch(queue, p, body_at, body_len, born_host, now_ms)
+            stored = self.store_batch(self.cache.queue, p, body_at, body_len, born_host, now_ms)
         else:
-            stored = self.store_one(queue, p, body_at, body_len, born_host, now_ms)
+            stored = self.store_one(self.cache.queue, p, body_at, body_len, born_host, now_ms)
         if not stored:
             return False
-        self.note(self._route)
+        self.note(self._grant)
         if header.flag & 2 == 0:
             self.answer(header)
         return True
 
-    def find_queue(self, frame, p):
-        """Its queue, and in `_route` its topic's route; None when one of them is not known."""
-        queue: QueueTail = None
-        request: SendRequest = frame.request
-        if frame.place >= 0:
-            queue = self.places.queue_at(frame.place, p, request.topic_at, request.topic_len, request.queue_id)
-        if queue is None:
-            return self.ask_routes(frame, p)
-        self._route = cython.cast(SendRoute, self.places._places[frame.place].route)
-        return queue
-
-    def ask_routes(self, frame, p):
-        """The same from the dictionary; the next time it is at its place."""
-        topic: bytes
+    def find_grant(self, frame, p):
+        """Set the cache's `queue` and `grant` from the dictionary; the next time they are at their place. False when one
+        of them is not known."""
         queue: QueueTail
+        grant: SendGrant
         request: SendRequest = frame.request
-        route: SendRoute
-        if cython.compiled:
-            topic = p[request.topic_at : request.topic_at + request.topic_len]
-        else:
-            topic = bytes(p[request.topic_at : request.topic_at + request.topic_len])
-        route = self._routes.get(topic)
-        if route is None:
-            self.missed.append((topic, -1))
-            return None
-        if request.queue_id >= len(route.queues):
-            return None
-        queue = route.queues[request.queue_id]
+        key = (
+            frame.scope,
+            frame.account,
+            piece_of(p, request.topic_at, request.topic_len),
+            piece_of(p, request.group_at, request.group_len),
+        )
+        grant = self._grants.get(key)
+        if grant is None or grant.generation != self.generation:
+            self.missed.append((key, NOT_A_QUEUE))
+            return False
+        if request.queue_id >= len(grant.queues):
+            return False
+        queue = grant.queues[request.queue_id]
         if queue is None:
-            self.missed.append((route.topic, request.queue_id))
-            return None
-        self._route = route
-        if queue.topic == topic and queue.queue_id == request.queue_id:
-            self.places.put(frame.hashed, queue, route)
-        return queue
+            self.missed.append((key, request.queue_id))
+            return False
+        if queue.topic == grant.topic and queue.queue_id == request.queue_id:
+            self.cache.put(frame.hashed, queue, grant)
+        self.cache.queue = queue
+        self.cache.grant = grant
+        return True
 
     def store_one(self, queue, p, body_at, body_len, born_host, now_ms):
         properties: SendProperties = self._properties
@@ -182,7 +166,7 @@ class SendFrames:
                 0,
                 properties.length,
                 self._request.user_flag,
-                self._request.sys_flag | self._route.sys_flag,
+                self._request.sys_flag | self._grant.sys_flag,
                 self._request.born_ms,
                 born_host,
                 now_ms,
@@ -196,7 +180,7 @@ class SendFrames:
         """All messages of a batch, or none."""
         appender: Appender = self.appender
         properties: SendProperties = self._properties
-        sys_flag: cython.int = self._request.sys_flag | self._route.sys_flag
+        sys_flag: cython.int = self._request.sys_flag | self._grant.sys_flag
         hosts: cython.int = appender.host_flags(len(born_host))
         count: cython.Py_ssize_t
         end: cython.Py_ssize_t = body_at + body_len
@@ -228,15 +212,12 @@ class SendFrames:
             == APPENDED
         )
 
-    def note(self, route):
+    def note(self, grant):
         """Count what was stored."""
         self.taken += self.appender.batch_count
-        route.count += self.appender.batch_count
-        route.size_bytes += self.appender.size
-        route.times += 1
-        if not route.noted:
-            route.noted = True
-            self.grown.append(route)
+        self.taken_bytes += self.appender.size
+        if grant.note(self.appender.batch_count, self.appender.size):
+            self.grown.append(grant)
         return 0
 
     def answer(self, header):
@@ -248,7 +229,9 @@ class SendFrames:
         which: cython.int = (2 if header.binary else 0) + (1 if unique else 0)
         if held:
             self.held_count += 1
-        out.begin(self._templates[which], appender.batch_count * (self._host_len + 17) + properties.unique_len)
+        out.begin(
+            self._grant.templates[which], appender.batch_count * (self._host_len + 17) + properties.unique_len
+        )
         out.open_slot()
         self.put_ids(out)
         out.close_slot()
@@ -264,7 +247,7 @@ class SendFrames:
         return 0
 
     def put_ids(self, out):
-        """Of every message stored, with commas; where each lies is read from the records themselves."""
+        """Of every message stored, with commas; the locations are read from the records themselves."""
         appender: Appender = self.appender
         at: cython.Py_ssize_t = appender.log_offset - appender.base
         index: cython.int
@@ -274,3 +257,10 @@ class SendFrames:
             out.put_bytes(self._host_hex, 0, self._host_len)
             out.put_hex(appender.base + at)
             at += load_i32(appender.p, at)
+
+
+def piece_of(p, at, count):
+    if cython.compiled:
+        return p[at : at + count]
+    else:
+        return bytes(p[at : at + count])

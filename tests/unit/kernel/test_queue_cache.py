@@ -11,12 +11,12 @@ from tests.unit.kernel.kit import HOST_V4, MemoryLog, packed
 import rocketq.kernel
 from rocketq.kernel.answers import AnswerTemplate
 from rocketq.kernel.buffers import MappedBuffer
-from rocketq.kernel.hot_frames import AHEAD_MAX, HotFrames
-from rocketq.kernel.pull_frames import PullFrames
-from rocketq.kernel.queue_places import PLACES
+from rocketq.kernel.fast_frames import AHEAD_MAX, FastFrames
+from rocketq.kernel.fast_pulls import FastPulls
+from rocketq.kernel.queue_cache import PLACES
 from rocketq.kernel.queue_units import QueueTail
 from rocketq.kernel.reader import LogMap
-from rocketq.kernel.send_frames import SendFrames, SendRoute
+from rocketq.kernel.fast_sends import FastSends, SendGrant
 
 NOW_MS = 1_700_000_000_000
 TEMPLATES = (
@@ -41,10 +41,10 @@ class Desk:
     def __init__(self, log_bytes: int = 1 << 20, units: int = 1 << 14) -> None:
         self.log = MemoryLog(log_bytes)
         self.units = MappedBuffer(bytearray(20 * units), 0)
-        self.sends = SendFrames(self.log.appender, TEMPLATES, b"AB", b"C", 450)
+        self.sends = FastSends(self.log.appender, TEMPLATES, b"AB", b"C", 450)
         self.sends.open, self.sends.indexed, self.sends.body_bytes_max = True, False, 1 << 20
-        pulls = PullFrames(self.sends.out, LogMap(log_bytes), lambda: 0, TEMPLATES, 450, 1 << 20)
-        self.frames = HotFrames(self.sends, pulls, 1 << 20)
+        pulls = FastPulls(self.sends.out, LogMap(log_bytes), lambda: 0, TEMPLATES, 450, 1 << 20)
+        self.frames = FastFrames(self.sends, pulls, 1 << 20)
 
     def tail(self, topic: bytes, queue_id: int) -> QueueTail:
         tail = QueueTail(topic, queue_id, None)
@@ -53,7 +53,7 @@ class Desk:
 
     def route(self, topic: bytes, queues: int = 2, sys_flag: int = 0) -> list[QueueTail]:
         tails = [self.tail(topic, number) for number in range(queues)]
-        self.sends.add_route(SendRoute(topic, tails, sys_flag))
+        self.sends.add_route(SendGrant(topic, tails, sys_flag))
         return tails
 
     def feed(self, data: bytes, at: int = 0) -> int:
@@ -172,7 +172,7 @@ def test_a_route_that_takes_the_place_of_another_counts_at_once() -> None:
 def test_a_queue_that_comes_to_be_is_met_by_the_next_message() -> None:
     """Goal: a queue that was not made yet is asked for, and not forgotten when it is."""
     desk = Desk()
-    route = SendRoute(b"Topic", [None], 0)
+    route = SendGrant(b"Topic", [None], 0)
     desk.sends.add_route(route)
     assert not desk.stored(b"Topic", 0)
     assert desk.sends.missed == [(b"Topic", 0)]
@@ -186,7 +186,7 @@ def test_a_queue_under_another_name_is_served_but_not_remembered() -> None:
     """Goal: a place is found by the queue's own topic and number, so nothing else may be kept there."""
     desk = Desk()
     strangers = [desk.tail(b"Other", 0), desk.tail(b"Topic", 0)]
-    desk.sends.add_route(SendRoute(b"Topic", strangers, 0))
+    desk.sends.add_route(SendGrant(b"Topic", strangers, 0))
     for _ in range(2):
         assert desk.stored(b"Topic", 0)
         assert desk.stored(b"Topic", 1)

@@ -24,7 +24,7 @@ from rocketq.remoting import Connection
 from rocketq.remoting.feed import feed_frames
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import StoreConfig
-from tests.contract.broker.hot_requests import TOPIC, FrameMaker, beginnings, captured
+from tests.contract.broker.fast_requests import TOPIC, FrameMaker, beginnings, captured
 from tests.contract.broker.kit import letters, over_loopback, pull_fields, send_fields
 from tests.contract.test_kernel_forms import needs_compiled
 

@@ -1,7 +1,7 @@
 """A connection's bytes, from the event loop straight to the kernel, and its answers straight to the socket.
 
-A link takes the place of its connection as the transport's protocol. What the kernel can serve whole passes no other
-function; everything else goes to the connection, which sees no difference.
+A FastConnection takes the place of its connection as the transport's protocol. What the kernel can execute whole passes
+no Python function; everything else goes to the connection, which sees no difference.
 """
 
 from __future__ import annotations
@@ -9,74 +9,67 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
+    from rocketq.kernel.admission import Generation
     from rocketq.kernel.appender import Appender
-    from rocketq.kernel.hot_frames import HotFrames
+    from rocketq.kernel.fast_frames import FastFrames
     from rocketq.kernel.primitives import send_now
 
-    LINK_READ_BYTES_MAX = 192 << 10  # of more, which a loop reads at once, it may have more yet: then others come first
+    READ_BYTES_MAX = 192 << 10  # of more, which a loop reads at once, it may have more yet: then others come first
     DEFERRED_BYTES_MAX = 4 << 10  # an answer of that size keeps its peer busy for a while
+
+NEVER_NS = 1 << 62
 
 
 @cython.cclass
-class HotDesk:
-    """What all links of a port share: the kernel's frames, and the facts that must hold for serving without asking.
+class FastPath:
+    """What all fast connections of a port share: the frames, and whether they may be executed now.
 
-    Its owner says with `expect` what it has looked at; a fact that is another one since sends links to their
-    connections, until `expect` is called again; so does a guard, but for one that `trust`
-    was called for. `settle()` is called in the loop's next turn, once until `settling` is
-    taken back: something is stored that somebody waits for (`stored` says that anything is), pulls were answered, or
-    answers must wait (`held`: pairs of a link and its answers).
+    With `scoped` each connection needs grants of its own. The kernel executes while `generation` has the number that its owner last allowed, and until the time it was allowed
+    to; otherwise reads go to the connections, whose owner checks everything again. `finish_turn()` is called in the
+    loop's next turn, once until `finishing` is taken back: something is stored that somebody waits for (`stored` says
+    that anything is), pulls were answered, or answers must wait (`held`: pairs of a connection and its answers).
     """
 
-    def __init__(self, frames: HotFrames, writer, dispatcher, now_ns, call_soon, settle, waiting, listeners):
+    def __init__(
+        self, frames: FastFrames, generation: Generation, writer, dispatcher, clocks, call_soon, finish_turn, waiting,
+        listeners,
+    ):  # fmt: skip
         self.frames = frames
+        self.generation = generation
         self._sends = frames.sends
         self._pulls = frames.pulls
         self._writer = writer
         self._acquire = writer.lock.acquire
         self._release = writer.lock.release
         self._dispatcher = dispatcher
-        self._now_ns = now_ns
+        self._now_ns, self._monotonic_ns = clocks
         self._call_soon = call_soon
-        self._settle = settle
+        self._finish_turn = finish_turn
         self._waiting = waiting
         self._listeners = listeners
-        self._facts = None
-        self._trusted = self._monotonic_ns = None
-        self._trusted_to_ns = 0
-        self.may_send = False
+        self._allowed = 0
+        self._allowed_to_ns = 0
+        self.may_send = self.scoped = False
         self.sends_from_ms = 0
-        self.settling = self.stored = False
+        self.finishing = self.stored = False
         self.held = []
         self._last = None
         self._deferring = []
 
-    def expect(self, facts):
-        """Serve while each (object, name, value) is so, in that very value; None: not at all."""
-        self._facts = facts
+    def allow(self, generation: cython.longlong, to_ns: cython.longlong):
+        """Execute while this is the generation (0: not at all), until a time of the monotonic clock."""
+        self._allowed = generation
+        self._allowed_to_ns = to_ns
 
-    def trust(self, guard, to_ns: cython.longlong, monotonic_ns):
-        """This guard, when it is the only one, refuses nothing that we serve before that time. None: no guard does."""
-        self._trusted = guard
-        self._trusted_to_ns = to_ns
-        self._monotonic_ns = monotonic_ns
-
-    def is_guarded(self, guards):
+    def is_allowed(self):
+        """Whether all that was checked is still so."""
         now_ns: cython.longlong
-        if len(guards) == 0:
+        if self._allowed != self.generation.number:
             return False
-        if len(guards) > 1 or self._trusted is None or guards[0] is not self._trusted:
+        if self._allowed_to_ns == NEVER_NS:
             return True
         now_ns = self._monotonic_ns()
-        return now_ns >= self._trusted_to_ns
-
-    def holds(self):
-        if self._facts is None or self._dispatcher.hooks or self.is_guarded(self._dispatcher.guards):
-            return False
-        for owner, name, value in self._facts:
-            if getattr(owner, name) is not value:
-                return False
-        return True
+        return now_ns < self._allowed_to_ns
 
     def take_held(self):
         """The answers that wait since the last call, and how many requests they are to."""
@@ -85,48 +78,53 @@ class HotDesk:
         self._sends.held_count = 0
         return held, count
 
-    def is_current(self):
-        """Whether all that was expected is still so."""
-        return self.holds()
-
-    def is_awaited(self):
-        """Whether what is stored must be told at once. Who begins to wait later looks for itself, and the flusher tells
-        from time to time whatever was not told."""
+    def has_waiters(self):
+        """Whether what is stored must be announced at once. Who begins to wait later checks by itself, and the flusher
+        announces from time to time whatever was not announced."""
         return self._sends.durable or len(self._listeners) > 0 or self._waiting()
 
-    def serve_rest(self, link: HotLink):
-        """For the owner, which holds the lock and has looked at everything: go on in the link's own data."""
-        link.at = self.run(link, link.data, link.at)
+    def serve_rest(self, connection: FastConnection):
+        """For the owner, which holds the lock and has checked everything: go on in the connection's own data."""
+        connection.at = self.run(connection, connection.data, connection.at)
         return self._sends.out.take()
 
-    def serve(self, link, data):
-        """How far the kernel came; -1 when it may not serve."""
+    def serve(self, connection, data):
+        """How far the kernel came; -1 when it may not execute anything now."""
         self._acquire()
         try:
-            if not self.holds():
+            if not self.is_allowed():
                 return -1
-            return self.run(link, data, 0)
+            return self.run(connection, data, 0)
         finally:
             self._release()
 
-    def run(self, link, data, at):
+    def run(self, connection, data, at):
         now_ms: cython.longlong = self._now_ns() // 1_000_000
         done: cython.bint = False
-        before: cython.longlong = self._sends.taken
+        stored: cython.longlong = self._sends.taken
+        stored_bytes: cython.longlong = self._sends.taken_bytes
+        given: cython.longlong = self._pulls.given
+        given_bytes: cython.longlong = self._pulls.given_bytes
         self._sends.open = self.may_send and now_ms >= self.sends_from_ms
+        self._sends.generation = self._pulls.generation = self._allowed
+        self.frames.scope = connection.number if self.scoped else 0
         if self._sends.durable:
             self._sends.held_max = self._dispatcher.room
         try:
-            at = self.frames.run(data, at, link.born_host, now_ms)
+            at = self.frames.run(data, at, connection.born_host, now_ms)
             done = True
         finally:  # whatever happens, nobody else may get these answers
             if not done:
                 self._sends.out.take()
-            self.note(link, before)
+            self.note(connection, stored)
+            connection.messages_in += self._sends.taken - stored
+            connection.bytes_in += self._sends.taken_bytes - stored_bytes
+            connection.messages_out += self._pulls.given - given
+            connection.bytes_out += self._pulls.given_bytes - given_bytes
         return at
 
-    def note(self, link, before):
-        """What must be known before anybody else has the lock, and what can be told later."""
+    def note(self, connection, before):
+        """What must be known before anybody else has the lock, and what can be announced later."""
         appender: Appender = self._sends.appender
         if self._sends.taken > before:
             self.stored = True
@@ -135,48 +133,52 @@ class HotDesk:
             else:
                 self._writer.last_record = appender.last_offset
         if self._sends.held.length > 0:
-            self.held.append((link, self._sends.held.take()))
-        if not self.settling and (self._pulls.served or (self.stored and self.is_awaited())):
-            self.settling = True
-            self._call_soon(self._settle)
+            self.held.append((connection, self._sends.held.take()))
+        if not self.finishing and (self._pulls.served or (self.stored and self.has_waiters())):
+            self.finishing = True
+            self._call_soon(self._finish_turn)
         return 0
 
-    def is_alone(self, link):
-        """Whether nobody else was served since this link was."""
-        alone: cython.bint = self._last is link or self._last is None
-        self._last = link
+    def is_alone(self, connection):
+        """Whether nobody else was served since this connection was."""
+        alone: cython.bint = self._last is connection or self._last is None
+        self._last = connection
         return alone
 
-    def defer(self, link):
+    def defer(self, connection):
         """Its answer goes with all others of this turn of the loop. Where each is sent at once, a peer that waits for
         many is woken for every single one."""
         if len(self._deferring) == 0:
             self._call_soon(self.send_deferred)
-        self._deferring.append(link)
+        self._deferring.append(connection)
         return 0
 
-    def forget(self, link):
-        if self._last is link:
+    def forget(self, connection):
+        if self._last is connection:
             self._last = None
 
     def send_deferred(self):
-        link: HotLink
+        connection: FastConnection
         deferring: list = self._deferring
         self._deferring = []
-        for link in deferring:
-            link.send_deferred()
+        for connection in deferring:
+            connection.send_deferred()
 
 
 @cython.cclass
-class HotLink:
-    """A connection's end at the desk: what was read and not looked at yet (`data` from `at` on), and its socket.
+class FastConnection:
+    """A connection in the fast path: what was read and not parsed yet (`data` from `at` on), and its socket.
 
-    `decoding`: what comes next is the decoder's. `served_to`: the kernel has served a read up to there and stopped, the
-    rest is for the owner (-1: it has not). `active`: something was read or written since last asked.
+    `number` is what grants that are for this connection alone are found by. `decoding`: what
+    comes next is the decoder's. `served_to`: the kernel has executed a read up to there and stopped, the rest is for the
+    owner (-1: it has not). `active`: something was read or written since last asked. The counters are of messages that
+    the fast path stored or gave since the start.
     """
 
-    def __init__(self, desk: HotDesk, owner, decoder, born_host):
-        self._desk = desk
+    def __init__(self, path: FastPath, owner, decoder, born_host, number):
+        self._path = path
+        self.number = number
+        self.messages_in = self.bytes_in = self.messages_out = self.bytes_out = 0
         self.owner = owner
         self.decoder = decoder
         self.born_host = born_host
@@ -200,7 +202,7 @@ class HotLink:
         transport.set_protocol(self)
 
     def take(self, more: bytes):
-        """All that was not looked at yet."""
+        """All that was not parsed yet."""
         rest = self.data[self.at :] + more
         self.data = b""
         self.at = 0
@@ -213,35 +215,35 @@ class HotLink:
     # called by the event loop
 
     def data_received(self, data: bytes):
-        desk: HotDesk = self._desk
+        path: FastPath = self._path
         at: cython.Py_ssize_t
-        if self.decoding or self.paused or len(self.data) > 0 or len(data) >= LINK_READ_BYTES_MAX:
+        if self.decoding or self.paused or len(self.data) > 0 or len(data) >= READ_BYTES_MAX:
             self.owner.data_received(data)
             return
         self.active = True
         try:
-            at = desk.serve(self, data)
+            at = path.serve(self, data)
         except Exception:  # a fault of ours ends this connection, not the process
             self.owner.fail()
             return
-        if at == len(data) and desk.frames.cold_at < 0 and not desk._sends.missed and not desk._pulls.missed:
-            if desk._sends.out.length > 0:
-                self.answer(desk._sends.out)
+        if at == len(data) and path.frames.slow_at < 0:
+            if path._sends.out.length > 0:
+                self.answer(path._sends.out)
             return
         self.served_to = at
         self.owner.data_received(data)
-        if self.served_to >= 0:  # it did not want to know; nobody else may get these answers
+        if self.served_to >= 0:  # it ignored the read; nobody else may get these answers
             self.served_to = -1
-            desk._sends.out.clear()
+            path._sends.out.clear()
 
     def answer(self, out):
         if len(self._deferred) > 0:
             self._deferred += out.take()
-        elif self._desk.is_alone(self) or out.length >= DEFERRED_BYTES_MAX:
+        elif self._path.is_alone(self) or out.length >= DEFERRED_BYTES_MAX:
             self.send(out.p, out.length, out, None)
         else:
             self._deferred = out.take()
-            self._desk.defer(self)
+            self._path.defer(self)
         return 0
 
     def eof_received(self):
@@ -252,7 +254,7 @@ class HotLink:
         self._fd = -1
         self._transport = self._unsent_bytes = self._write = self._is_closing = None
         self._deferred = b""
-        self._desk.forget(self)
+        self._path.forget(self)
         self.owner.connection_lost(error)
 
     def pause_writing(self):

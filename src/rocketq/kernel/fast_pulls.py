@@ -1,7 +1,7 @@
 """Pulls with something to give: from a header to the records, copied from the log into the answer.
 
-Only what is found is answered here. A pull of an unknown group or topic, at a queue's end, of records that are damaged
-or not mapped, or with anything else to explain, is left to Python.
+Only what is found is answered here. A pull without a grant, over a quota, at a queue's end, of records that are damaged
+or not mapped, or with anything else to explain, is left to the slow path.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
+    from rocketq.kernel.admission import PullGrant
     from rocketq.kernel.answers import AnswerBuffer
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.pull_request import PullRequest
     from rocketq.kernel.queue_units import QueueTail
     from rocketq.kernel.reader import READ_DONE, TAKEN_MAX, LogMap, QueueRead, ReadLimits
     from rocketq.kernel.records import RecordView
+    from rocketq.kernel.request_view import RequestView
 
-ROUTES_MAX = 20_000  # clients choose the expressions that routes are kept by
+GRANTS_MAX = 20_000  # clients choose the expressions that grants are kept by
+NOT_A_QUEUE = -1
 
 
 @cython.cclass
@@ -33,29 +36,11 @@ class PullLimits:
 
 
 @cython.cclass
-class PullRoute:
-    """A group that may pull from a topic: queues by id (None: not made yet), the tags it wants (None: all), and what
-    was given since last asked. `is_current()` says whether all of that still holds, `owner` is for whoever made it."""
-
-    def __init__(self, key, owner, queues, tag_codes, version, numbers, is_current):
-        self.key = key
-        self.owner = owner
-        self.queues = queues
-        self.tag_codes = tag_codes
-        self.version = version
-        self.broker_id, self.slow_broker_id, self.topic_sys_flag, self.group_sys_flag = numbers
-        self._is_current = is_current
-        self.positions = {}
-        self.commits = {}
-        self.count = self.size_bytes = self.times = 0
-        self.noted = False
-
-
-@cython.cclass
-class PullFrames:
-    """Answers pulls into `out`. Its owner holds the store's lock, and sets `open`, `limits` and `gone_until` (where the
-    log begins). `missed` has the keys that had no route and the (route, queue id) that were not made yet, `served` the
-    routes with something to count, `taken` how many pulls were answered.
+class FastPulls:
+    """Answers pulls into `out`. Its owner holds the store's lock, and sets `open`, `limits`, `gone_until` (where the log
+    begins) and `generation` (of which grants must be). `missed` has the keys that had no grant and those of
+    queues that were not made yet, `served` the grants with something to collect; `taken`, `given` and `given_bytes`
+    count pulls, messages and bytes.
 
     `templates` are of a JSON answer, one with the flags of topic and group, and the same in binary form;
     `visible_to()` says how far readers may see.
@@ -68,42 +53,52 @@ class PullFrames:
         self.limits = PullLimits()
         self.flags_since = flags_since
         self.answer_bytes_max = answer_bytes_max
-        self.taken = 0
+        self.generation = 0
+        self.taken = self.given = self.given_bytes = 0
         self.missed = []
         self.served = []
         self._log = log
         self._visible_to = visible_to
         self._templates = templates
-        self._routes = {}
+        self._grants = {}
         self._request = PullRequest()
         self._found = QueueRead()
         self._read_limits = ReadLimits(0, 0, 0, 0, 0, 0, 0)
         self._view = RecordView()
 
-    def add_route(self, route: PullRoute):
-        if len(self._routes) >= ROUTES_MAX:
-            self._routes.clear()
-        self._routes[route.key] = route
+    def add_grant(self, grant: PullGrant):
+        """Execute what it admits from now on; another one for the same is replaced."""
+        if len(self._grants) >= GRANTS_MAX:
+            self._grants.clear()
+        self._grants[grant.key] = grant
 
-    def clear_routes(self):
-        self._routes.clear()
+    def grant_of(self, key):
+        """The grant last added under a key, of whatever generation; or None."""
+        return self._grants.get(key)
 
-    def take(self, header, p, body_len, log_end):
+    def clear_grants(self):
+        """Topics or queues have gone: forget all that was known of them."""
+        self._grants.clear()
+
+    def execute(self, frame, p, log_end, now_ms):
         """Answer the pull of this frame; False when it is not for us."""
+        header: RequestView = frame.header
         request: PullRequest = self._request
-        route: PullRoute
+        grant: PullGrant
         queue: QueueTail
         low: cython.longlong
         high: cython.longlong
         visible_to: cython.longlong
-        if not self.open or header.flag & 2 or body_len > 0 or not request.read(header, p):
+        if not self.open or header.flag & 2 or frame.end > header.body_at or not request.read(header, p):
             return False
-        route = self.find_route(p)
-        if route is None or request.queue_id < 0 or request.queue_id >= len(route.queues):
+        grant = self.find_grant(frame, p)
+        if grant is None or request.queue_id < 0 or request.queue_id >= len(grant.queues):
             return False
-        queue = route.queues[request.queue_id]
+        queue = grant.queues[request.queue_id]
         if queue is None:
-            self.missed.append((route, request.queue_id))
+            self.missed.append((grant.key, request.queue_id))
+            return False
+        if grant.limited and grant.is_over_quota(now_ms):
             return False
         low = queue.owner.min_offset
         high = max(queue.next_offset, 0)
@@ -112,26 +107,24 @@ class PullFrames:
             high = queue.owner.end_below(visible_to)
         if request.queue_offset < low or request.queue_offset >= high:
             return False
-        if not self.read(route, queue, low, high, log_end):
+        if not self.read(queue, grant.tag_codes, low, high, log_end):
             return False
-        self.note(route)
-        self.answer(header, route, low, high, log_end)
+        self.note(grant)
+        self.answer(header, grant, low, high, log_end)
         return True
 
-    def find_route(self, p):
+    def find_grant(self, frame, p):
         request: PullRequest = self._request
-        key: bytes = request.key(p)
-        route: PullRoute = self._routes.get(key)
-        if route is not None and not route._is_current():
-            del self._routes[key]
-            route = None
-        if route is None:
-            self.missed.append((key, -1))
-        elif request.sys_flag & 4 == 0 and request.version > route.version:
+        key = (frame.scope, frame.account, request.key(p))
+        grant: PullGrant = self._grants.get(key)
+        if grant is None or grant.generation != self.generation:
+            self.missed.append((key, NOT_A_QUEUE))
             return None
-        return route
+        if request.sys_flag & 4 == 0 and request.version > grant.version:
+            return None
+        return grant
 
-    def read(self, route, queue, low, high, log_end):
+    def read(self, queue, tag_codes, low, high, log_end):
         """Find the records of the request at hand; False unless there are some and all that was looked at is sound."""
         offset: cython.longlong = self._request.queue_offset
         units: MappedBuffer = queue.units
@@ -154,7 +147,7 @@ class PullFrames:
                 stop - units.base,
                 self._read_limits,
                 self.gone_until,
-                route.tag_codes,
+                tag_codes,
                 None,
                 None,
                 self._view,
@@ -186,32 +179,31 @@ class PullFrames:
         read.log_end = log_end
         read.memory_bytes = given.memory_bytes
 
-    def note(self, route):
+    def note(self, grant):
         """Count what is given, and remember how far the group came and what it has committed."""
         request: PullRequest = self._request
         self.taken += 1
-        route.times += 1
-        route.count += self._found.found
-        route.size_bytes += self._found.size_bytes
-        route.positions[request.queue_id] = request.queue_offset + self._found.scanned
+        self.given += self._found.found
+        self.given_bytes += self._found.size_bytes
+        grant.positions[request.queue_id] = request.queue_offset + self._found.scanned
         if request.sys_flag & 1 and request.commit_offset >= 0:
-            route.commits[request.queue_id] = request.commit_offset
-        if not route.noted:
-            route.noted = True
-            self.served.append(route)
+            grant.commits[request.queue_id] = request.commit_offset
+        if grant.note(self._found.found, self._found.size_bytes):
+            self.served.append(grant)
+        return 0
 
-    def answer(self, header, route, low, high, log_end):
+    def answer(self, header, grant, low, high, log_end):
         out: AnswerBuffer = self.out
         flags: cython.bint = header.version >= self.flags_since
         which: cython.int = (2 if header.binary else 0) + (1 if flags else 0)
         far: cython.bint = log_end - self._found.last_log_offset > self.limits.memory_bytes
         out.begin(self._templates[which], self._found.size_bytes)
-        out.put_field(route.slow_broker_id if far else route.broker_id)
+        out.put_field(grant.slow_broker_id if far else grant.broker_id)
         out.put_field(self._request.queue_offset + self._found.scanned)
         out.put_field(low)
         out.put_field(high)
         if flags:
-            out.put_field(route.topic_sys_flag)
-            out.put_field(route.group_sys_flag)
+            out.put_field(grant.topic_sys_flag)
+            out.put_field(grant.group_sys_flag)
         out.finish(header.opaque, self._found.size_bytes)
         self._found.copy_to(out.p, out._at)

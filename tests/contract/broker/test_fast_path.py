@@ -78,7 +78,7 @@ async def test_kernel_and_handlers_store_and_answer_the_same(
     rocketq_cluster: EmbeddedCluster, version: int, given: dict[str, Any]
 ) -> None:
     """Goal: the same message twice, once with a field the kernel does not know; nothing tells them apart."""
-    topic = f"HotFeed{next(_counter)}"
+    topic = f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr, version=version) as (peer,):
         await make_topic(peer, topic, queues=1)
         for _ in range(2):  # the queue comes to be, then the route
@@ -104,7 +104,7 @@ async def ask(peer: Peer, topic: str, given: dict[str, Any], *, cold: bool) -> C
 @over_loopback
 async def test_plain_sends_are_taken_by_the_kernel(rocketq_cluster: EmbeddedCluster) -> None:
     """Goal: the fast path is really taken, and what is not plain is not."""
-    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"HotFeed{next(_counter)}"
+    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr) as (peer,):
         await make_topic(peer, topic, queues=1)
         for _ in range(2):
@@ -191,7 +191,7 @@ async def test_without_a_disk_for_more_room_the_handler_says_so(
 @over_loopback
 async def test_who_begins_to_wait_hears_of_the_next_message(rocketq_cluster: EmbeddedCluster) -> None:
     """Goal: messages that nobody waited for are not told of, and keep nobody from hearing of those that follow."""
-    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"HotFeed{next(_counter)}"
+    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr, rocketq_cluster.broker_addr) as (peer, other):
         await make_topic(peer, topic, queues=1)
         for _ in range(5):
@@ -209,7 +209,7 @@ async def test_who_begins_to_wait_hears_of_the_next_message(rocketq_cluster: Emb
 @over_loopback
 async def test_handlers_find_every_hot_send_counted(rocketq_cluster: EmbeddedCluster) -> None:
     """Goal: whoever asks for figures gets those of the moment."""
-    topic = f"HotFeed{next(_counter)}"
+    topic = f"BrokerFastPath{next(_counter)}"
 
     async def total() -> int:
         answer = await peer.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
@@ -226,7 +226,7 @@ async def test_handlers_find_every_hot_send_counted(rocketq_cluster: EmbeddedClu
 @over_loopback
 async def test_a_changed_topic_is_looked_at_again(rocketq_cluster: EmbeddedCluster) -> None:
     """Goal: a topic that was deleted takes no message from the kernel."""
-    topic = f"HotFeed{next(_counter)}"
+    topic = f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr) as (peer,):
         await make_topic(peer, topic, queues=1)
         for _ in range(3):
@@ -241,7 +241,7 @@ async def test_what_the_kernel_knows_of_a_queue_ends_with_every_change_of_its_to
     rocketq_cluster: EmbeddedCluster,
 ) -> None:
     """Goal: a permission, a number of queues, a topic made anew: the next send is answered by what is so now."""
-    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"HotFeed{next(_counter)}"
+    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr) as (peer,):
 
         async def sent() -> list[tuple[int, str | None]]:
@@ -270,7 +270,7 @@ async def test_what_the_kernel_knows_of_a_queue_ends_with_every_change_of_its_to
 
 @over_loopback
 async def test_a_oneway_send_is_stored_and_not_answered(rocketq_cluster: EmbeddedCluster) -> None:
-    topic = f"HotFeed{next(_counter)}"
+    topic = f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr) as (peer,):
         await make_topic(peer, topic, queues=1)
         for _ in range(2):

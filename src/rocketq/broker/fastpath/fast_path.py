@@ -1,0 +1,430 @@
+"""The fast path of a broker's port: plain sends and pulls are executed by the kernel, everything else by handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from rocketq.broker.fastpath.answer_templates import pull_templates, send_templates
+from rocketq.broker.fastpath.grants import GrantFactory, SendKey
+from rocketq.broker.fastpath.held_answers import AnswerGate
+from rocketq.broker.groups.offsets import OffsetTable, PullPositions
+from rocketq.broker.ha.durability import must_wait
+from rocketq.broker.pipeline.admission import AdmissionTables
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.errors import RemoteProtocolError
+from rocketq.kernel.fast_frames import FastFrames
+from rocketq.kernel.fast_path import NEVER_NS, FastConnection, FastPath
+from rocketq.kernel.fast_pulls import FastPulls, PullLimits
+from rocketq.kernel.fast_sends import NOT_A_QUEUE, FastSends
+from rocketq.model import Host
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.flags import Perm
+from rocketq.protocol.frame import FRAME_BYTES_MAX, FrameDecoder, command_of
+from rocketq.protocol.versions import V5_0_0
+from rocketq.remoting import Connection, Dispatcher
+from rocketq.runtime.clock import Clock, SystemClock
+from rocketq.store import Store
+
+REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames are the decoder's, so that they are copied once
+_HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
+_DIGITS_MAX: Final = 9  # of a queue's number
+_connection_numbers = itertools.count(1)
+
+
+class Lease(Protocol):
+    """Until when a master may serve what another one could contradict."""
+
+    def valid_to_ms(self) -> int:
+        """By the monotonic clock; 0 when nothing may be served now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FastPathPorts:
+    tables: AdmissionTables
+    store: Store
+    offsets: OffsetTable
+    positions: PullPositions
+    figures: Figures
+    clock: Clock
+    lease: Lease | None = None
+    """None: serving depends on no lease."""
+    is_guarded: Callable[[], bool] = lambda: False
+    """Whether the checks before every handler may differ between connections."""
+    waiting: Callable[[], bool] = lambda: True
+    """Whether anybody wants to be notified of new messages at once."""
+
+
+class BrokerFastPath:
+    """Decides when the kernel may execute requests, makes its grants, and collects and announces what it did."""
+
+    def __init__(self, ports: FastPathPorts, dispatcher: Dispatcher) -> None:
+        self._ports = ports
+        self._settings = ports.tables.settings
+        self._store = ports.store
+        self._grants = GrantFactory(ports.tables, ports.store)
+        self._writer, self._flusher = self._store.writer, self._store.flusher
+        self._dispatcher = dispatcher
+        self._serves_pulls = RequestCode.PULL_MESSAGE in dispatcher.codes
+        self._gate = AnswerGate(self._store, ports.clock, dispatcher)
+        self._frames = self._make_frames()
+        self._sends, self._pulls = self._frames.sends, self._frames.pulls
+        self._loop = asyncio.get_running_loop()
+        self._path = FastPath(
+            self._frames,
+            self._store.generation,
+            self._writer,
+            dispatcher,
+            (_now_ns(ports.clock), _monotonic_ns(ports.clock)),
+            self._loop.call_soon,
+            self._finish_turn,
+            ports.waiting,
+            self._flusher.append_listeners,
+        )
+        self._flusher.is_awaited = ports.waiting
+        self._templates = send_templates(self._settings.config.region, self._settings.config.trace_on)
+        self._refreshed = 0
+        self._queues_removed = 0
+        self._configured: tuple[object, object, object] = (None, None, None)
+        self._may_send = False
+
+    @property
+    def taken(self) -> int:
+        """How many messages the kernel has stored by itself."""
+        return int(self._frames.sends.taken)
+
+    @property
+    def pulls_taken(self) -> int:
+        """How many pulls the kernel has answered by itself."""
+        return int(self._frames.pulls.taken)
+
+    def __call__(self, connection: Connection, data: bytes) -> tuple[bytes, Sequence[Command]]:
+        fast: Any = connection.feed_state
+        if fast is None:
+            fast = connection.feed_state = self._begin(connection)
+        if fast.served_to >= 0:
+            fast.data, fast.at, fast.served_to = data, fast.served_to, -1
+            out = self._sends.out.take()
+        else:
+            waits = fast.decoding or connection.writes_paused
+            if waits or (out := self._run(connection, fast, data)) is None:
+                return b"", self._feed_decoder(connection, fast, data)
+        commands: Sequence[Command] = ()
+        while self._frames.slow_at >= 0:
+            command = self._refused_command(fast)
+            if command is None or not self._admits_now(connection, fast, command):
+                commands = self._slow_commands(connection, fast, command)
+                break
+            fast.at = self._frames.slow_at
+            with self._writer.lock:
+                out += self._path.serve_rest(fast)
+        if fast.at < len(fast.data) or self._frames.slow_at >= 0:  # hardly ever
+            commands = self._keep_rest(connection, fast, commands)
+        else:
+            fast.data, fast.at = b"", 0
+            if connection.unfinished_bytes:
+                connection.hold(0)
+        return out, commands
+
+    def _begin(self, connection: Connection) -> Any:
+        host = Host.of(connection.peer_host, connection.peer_port)
+        decoder = FrameDecoder(connection.limits.frame_bytes_max)
+        fast = FastConnection(self._path, connection, decoder, host.packed(), next(_connection_numbers))
+        connection.hand_over(fast)
+        return fast
+
+    def _run(self, connection: Connection, fast: Any, data: bytes) -> bytes | None:
+        """One call of the kernel: the answers that may go at once; None when it may not execute anything."""
+        path = self._path
+        with self._writer.lock:
+            if not path.is_allowed():
+                self._refresh(connection)
+                if not path.is_allowed():
+                    return None
+            if data:
+                fast.data, fast.at = fast.take(data) if fast.data else data, 0
+            return cast(bytes, path.serve_rest(fast))
+
+    # Frames for the slow path
+
+    def _refused_command(self, fast: Any) -> Command | None:
+        """The frame that the kernel refused, made of what it parsed; None where it could not parse it."""
+        parts = self._frames.refused_parts(fast.data)
+        return None if parts is None else command_of(parts)
+
+    def _slow_commands(self, connection: Connection, fast: Any, command: Command | None) -> list[Command]:
+        if command is None:
+            return self._decode(connection, fast, fast.data[self._frames.slow_at : fast.at])
+        self._collect_before_handlers()
+        return [command]
+
+    def _keep_rest(self, connection: Connection, fast: Any, commands: Sequence[Command]) -> Sequence[Command]:
+        """The kernel has stopped before the end of the read: at a frame for the slow path, or one that is not whole."""
+        frames = self._frames
+        connection.feed_waits = fast.rest_bytes > 0 and (frames.stopped or frames.slow_at >= 0)
+        if not connection.feed_waits:
+            fast.data = fast.take(b"")  # of a read that is done with, nothing is kept but an unfinished frame
+            if len(fast.data) > REST_BYTES_MAX:
+                commands = [*commands, *self._decode(connection, fast, fast.take(b""))]
+        self._hold_unfinished(connection, fast)
+        return commands
+
+    def _feed_decoder(self, connection: Connection, fast: Any, data: bytes) -> Sequence[Command]:
+        """Nothing of this read is for the kernel; not yet, when the peer is behind with reading."""
+        commands: Sequence[Command] = ()
+        if fast.decoder.failure is not None:
+            raise fast.decoder.failure
+        if connection.writes_paused:
+            fast.data = fast.take(data)
+            connection.feed_waits = True
+        else:
+            commands = self._decode(connection, fast, fast.take(data))
+        self._hold_unfinished(connection, fast)
+        return commands
+
+    def _decode(self, connection: Connection, fast: Any, data: bytes) -> list[Command]:
+        """What was answered before bytes that are no frame is sent before the connection ends; nothing after them is
+        parsed."""
+        commands: list[Command] = []
+        with contextlib.suppress(RemoteProtocolError):
+            commands = fast.decoder.feed(data)
+        if fast.decoder.failure is not None:
+            fast.take(b"")
+            connection.finish(str(fast.decoder.failure))
+        fast.decoding = fast.decoder.pending_bytes > 0 or fast.decoder.failure is not None
+        if commands:
+            self._collect_before_handlers()
+        return commands
+
+    def _hold_unfinished(self, connection: Connection, fast: Any) -> None:
+        unfinished = fast.rest_bytes + fast.decoder.pending_bytes
+        if unfinished != connection.unfinished_bytes:
+            connection.hold(unfinished)
+
+    # Grants
+
+    def _admits_now(self, connection: Connection, fast: Any, command: Command) -> bool:
+        """Whether the refused frame lacked something that is there now: a grant, a queue, or room in a queue."""
+        sends, pulls = self._sends, self._pulls
+        granted = self._path.is_allowed() and (
+            any([self._grant_send(connection, command, *missed) for missed in sends.missed])
+            or any([self._grant_pull(connection, command, *missed) for missed in pulls.missed])
+        )
+        missed = bool(sends.missed or pulls.missed)
+        sends.missed.clear()
+        pulls.missed.clear()
+        return granted or (not missed and self._has_made_room(command))
+
+    def _grant_send(self, connection: Connection, command: Command, key: tuple[Any, ...], queue_id: int) -> bool:
+        before = self._sends.grant_of(key)
+        if queue_id != NOT_A_QUEUE:
+            return before is not None and self._set_queue(before, queue_id)
+        if self._dispatcher.rejection(command, connection) is not None:
+            return False
+        grant = self._grants.for_sends(
+            SendKey(*key), self._store.generation.number, connection, self._templates, self._ports.clock.now_ms(), before
+        )
+        if grant is None:
+            return False
+        self._replace(before)
+        self._sends.add_grant(grant)
+        return True
+
+    def _grant_pull(self, connection: Connection, command: Command, key: tuple[Any, ...], queue_id: int) -> bool:
+        before = self._pulls.grant_of(key)
+        if queue_id != NOT_A_QUEUE:
+            return before is not None and self._set_queue(before, queue_id)
+        if self._dispatcher.rejection(command, connection) is not None:
+            return False
+        grant = self._grants.for_pulls(
+            cast(tuple[int, Any, bytes], key),
+            self._store.generation.number,
+            connection,
+            self._ports.clock.now_ms(),
+            before,
+        )
+        if grant is None:
+            return False
+        self._pulls.add_grant(grant)
+        return True
+
+    def _set_queue(self, grant: Any, queue_id: int) -> bool:
+        grant.queues[queue_id] = self._grants.tail(grant.topic.decode(), queue_id)
+        return grant.queues[queue_id] is not None
+
+    def _replace(self, grant: Any) -> None:
+        """Its counters are collected while somebody still has it."""
+        if grant is not None:
+            self.count()
+
+    def _has_made_room(self, command: Command) -> bool:
+        """Whether it is a send to a queue that had no blocks left, and has now. A handler makes them too, but where
+        answers wait it begins after this turn of the loop, and all that comes meanwhile would be slow as well."""
+        place = _queue_of(command)
+        queue = self._store.queues.get(*place) if place is not None and self._path.may_send else None
+        if queue is None:
+            return False
+        tail, count = queue.tail, self._count_of(command)
+        if count <= 0 or tail.next_offset + count <= tail.room_end:
+            return False
+        try:
+            with self._writer.lock:
+                queue.make_room(count)
+        except OSError:
+            return False  # the handler reports why
+        return bool(tail.next_offset + count <= tail.room_end)  # else it would be tried again and again
+
+    def _count_of(self, command: Command) -> int:
+        """How many messages a send brings; not above 0 when it is a batch that is not sound."""
+        if command.code != RequestCode.SEND_BATCH_MESSAGE:
+            return 1
+        with self._writer.lock:
+            count, _ = self._sends.appender.measure_batch(command.body, 0, b"", 0, len(command.body))
+        return int(count)
+
+    # What the kernel did
+
+    def _finish_turn(self) -> None:
+        """Once in a turn of the loop, whatever many reads brought."""
+        path = self._path
+        path.finishing = False
+        self._hold_answers()
+        if path.stored and path.has_waiters():
+            path.stored = False
+            self._flusher.appended()
+        if self._pulls.served:
+            self._find_log_start()
+        for grant in self._pulls.served:
+            self._collect_pulls(grant)
+        self._pulls.served.clear()
+
+    def _collect_before_handlers(self) -> None:
+        """A handler may read the stats, and begin another request that counts as under way."""
+        self._hold_answers()
+        self.count()
+
+    def _hold_answers(self) -> None:
+        """Those of this turn that must wait. They count as requests under way."""
+        if self._path.held:
+            held, count = self._path.take_held()
+            self._gate.hold(held, count, self._sends.appender.end)
+
+    def count(self) -> None:
+        """Add to the stats what was stored since the last time: before a handler may read them, and every second."""
+        for grant in self._sends.grown:
+            count, size_bytes, times = grant.collect()
+            self._ports.figures.stored(grant.topic.decode(), count, size_bytes, 0, times)
+        self._sends.grown.clear()
+
+    def _collect_pulls(self, grant: Any) -> None:
+        ports, topic, group = self._ports, grant.topic.decode(), grant.group.decode()
+        count, size_bytes, times = grant.collect()
+        ports.figures.pulled(topic, group, count, size_bytes, 0, times)
+        for queue_id, offset in grant.positions.items():
+            ports.positions.put(group, topic, queue_id, offset)
+        commits = {} if self._settings.config.is_slave else grant.commits
+        for queue_id, offset in commits.items():
+            ports.offsets.commit(group, topic, queue_id, offset)
+        grant.positions.clear()
+        grant.commits.clear()
+
+    # What the kernel may do
+
+    def _make_frames(self) -> Any:
+        store = self._store
+        host_hex = store.config.store_host.packed().hex().upper().encode()
+        sends = FastSends(store.log.appender, host_hex, V5_0_0)
+        pulls = FastPulls(
+            sends.out,
+            store.log.map,
+            lambda: store.visible_to,
+            pull_templates(),
+            V5_0_0,
+            FRAME_BYTES_MAX - _HEAD_BYTES_MAX,
+        )
+        return FastFrames(sends, pulls, FRAME_BYTES_MAX, self._ports.tables.access.accounts)
+
+    def _refresh(self, connection: Connection) -> None:
+        """Something has changed: allow the kernel what it may do from now on. The lock is held."""
+        generation = self._store.generation.number  # before anything is read
+        lease = self._ports.lease
+        if generation == self._refreshed and lease is None:
+            return
+        self._refreshed = generation
+        lease_to_ns = NEVER_NS if lease is None else min(lease.valid_to_ms() * 1_000_000, NEVER_NS)
+        health, removed = self._store.health, self._store.queues.removed_count
+        if removed != self._queues_removed:
+            self._queues_removed = removed
+            self._sends.clear_grants()
+            self._pulls.clear_grants()
+        self._configure()
+        self._find_log_start()
+        access = self._ports.tables.access
+        self._path.scoped = access.depends_on_connection or self._ports.is_guarded()
+        self._path.may_send = self._may_send and health.refusal is None
+        serves = (
+            health.closed is None
+            and not connection.is_draining
+            and not self._dispatcher.hooks
+            and (self._path.may_send or self._pulls.open)
+        )
+        self._path.allow(generation if serves else 0, lease_to_ns)
+
+    def _find_log_start(self) -> None:
+        """Where the log begins. A read that learns of it too late finds no file, and is the slow path's."""
+        first = self._store.log.files.first
+        self._pulls.gone_until = self._store.log_end if first is None else first
+
+    def _configure(self) -> None:
+        """Settings of the broker or its store, or who an answer waits for, are others than before."""
+        frames, config, store = self._frames, self._settings.config, self._store.config
+        current = (config, store, self._store.replica_gate)
+        if all(one is other for one, other in zip(current, self._configured, strict=True)):
+            return
+        self._configured = current
+        may_pull = self._serves_pulls and bool(config.perm & Perm.READ) and not config.cold_flow_control
+        self._may_send = bool(config.perm & Perm.WRITE and config.cluster) and not config.is_slave
+        self._path.sends_from_ms = config.accept_sends_from_ms
+        self._templates = send_templates(config.region, config.trace_on)
+        frames.sends.durable = must_wait(self._store)
+        frames.sends.indexed = store.index_enabled
+        frames.sends.body_bytes_max = store.message_bytes_max
+        frames.pulls.open = may_pull
+        frames.pulls.limits = PullLimits(
+            count_max=store.memory_read_count_max,
+            bytes_max=store.memory_read_bytes_max,
+            disk_count_max=store.disk_read_count_max,
+            disk_bytes_max=store.disk_read_bytes_max,
+            asked_count_max=config.pull_count_max,
+            asked_bytes_max=config.pull_bytes_max,
+            memory_bytes=self._store.queries.memory_bytes,
+            check_crc=store.check_crc_on_read,
+        )
+
+
+def _queue_of(command: Command) -> tuple[str, int] | None:
+    """Topic and queue of a send as producers write it."""
+    if command.code == RequestCode.SEND_MESSAGE:
+        names = ("topic", "queueId")
+    elif command.code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+        names = ("b", "e")
+    else:
+        return None
+    topic, queue_id = (command.ext_fields.get(name, "") for name in names)
+    return (topic, int(queue_id)) if queue_id.isdecimal() and len(queue_id) <= _DIGITS_MAX else None
+
+
+def _now_ns(clock: Clock) -> Callable[[], int]:
+    """The shortest way to the time."""
+    return time.time_ns if isinstance(clock, SystemClock) else lambda: clock.now_ms() * 1_000_000
+
+
+def _monotonic_ns(clock: Clock) -> Callable[[], int]:
+    return time.monotonic_ns if isinstance(clock, SystemClock) else lambda: clock.monotonic_ms() * 1_000_000

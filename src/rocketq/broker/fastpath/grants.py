@@ -1,0 +1,143 @@
+"""Grants of the fast path, made of what admission says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rocketq.broker.fastpath.answer_templates import Templates
+from rocketq.broker.pipeline.admission import (
+    AdmissionTables,
+    PullAdmission,
+    PullAsk,
+    SendAsk,
+    Rejection,
+    admit_pull,
+    admit_send,
+)
+from rocketq.broker.pull.tag_filter import is_tag_filter, subscription_of, tag_codes
+from rocketq.filter import BadExpressionError
+from rocketq.kernel.admission import PullGrant, SendGrant
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.properties import encode_properties
+from rocketq.remoting import Connection
+from rocketq.store import Store
+from rocketq.store.queue_table import QUEUE_ID_MAX
+
+_NOT_PLAIN: Final = "%"  # retry topics may turn a send into a dead letter
+
+
+@dataclass(frozen=True, slots=True)
+class SendKey:
+    """What a grant for sends is found by; its members are those of the kernel's key."""
+
+    scope: int
+    account: Any
+    topic: bytes
+    group: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PullKey:
+    """What a grant for pulls is found by; `expression` is None when the group's own subscription counts."""
+
+    group: str
+    topic: str
+    expression: str | None
+
+    @classmethod
+    def of(cls, key: bytes) -> PullKey:
+        group, topic, *expression = key.decode("ascii").split("\0")
+        return cls(group, topic, expression[0] if expression else None)
+
+
+class GrantFactory:
+    """Makes grants of one generation; None where the slow path must decide."""
+
+    def __init__(self, tables: AdmissionTables, store: Store) -> None:
+        self._tables = tables
+        self._store = store
+
+    def tail(self, topic: str, queue_id: int) -> Any:
+        """The kernel's end of a queue; None before its first message."""
+        queue = self._store.queues.get(topic, queue_id)
+        return None if queue is None else queue.tail
+
+    def for_sends(
+        self, key: SendKey, generation: int, connection: Connection, templates: Templates, now_ms: int, before: Any
+    ) -> Any:
+        """`before` is the grant of an older generation, whose queues are still the topic's, or None."""
+        topic, group = key.topic.decode("utf-8", "replace"), key.group.decode("utf-8", "replace")
+        if topic.startswith(_NOT_PLAIN):
+            return None
+        admitted = admit_send(SendAsk(topic, group, connection, _owner_of(key.account)), self._tables, now_ms)
+        if isinstance(admitted, Rejection):
+            return None
+        grant = SendGrant(
+            key.topic,
+            key.group,
+            key.scope,
+            key.account,
+            self._queues(topic, admitted.queue_count, before),
+            generation,
+            admitted.sys_flag,
+            encode_properties(dict(admitted.properties)).removesuffix(b"\x02"),
+            len(admitted.properties) > 1,
+            templates,
+        )
+        grant.limit(admitted.quotas)
+        return grant
+
+    def for_pulls(
+        self, key: tuple[int, Any, bytes], generation: int, connection: Connection, now_ms: int, before: Any
+    ) -> Any:
+        scope, account, text = key
+        wanted = PullKey.of(text)
+        ask = PullAsk(
+            wanted.group,
+            wanted.topic,
+            connection,
+            carries_filter=wanted.expression is not None,
+            principal=_owner_of(account),
+        )
+        admitted = admit_pull(ask, self._tables, now_ms)
+        if isinstance(admitted, Rejection):
+            return None
+        try:
+            subscription = admitted.subscription or subscription_of(wanted.topic, wanted.expression, 0)
+            codes = tag_codes(subscription)
+        except BadExpressionError:
+            return None
+        if not is_tag_filter(subscription.expression_type):
+            return None
+        grant = PullGrant(
+            key,
+            wanted.topic.encode(),
+            wanted.group.encode(),
+            scope,
+            account,
+            self._queues(wanted.topic, admitted.topic.read_queue_count, before),
+            generation,
+            codes,
+            subscription.version,
+            self._numbers(admitted, subscription),
+        )
+        grant.limit(admitted.quotas)
+        return grant
+
+    def _queues(self, topic: str, count: int, before: Any) -> list[Any]:
+        count = min(count, QUEUE_ID_MAX + 1)
+        if before is not None and len(before.queues) == count:
+            queues: list[Any] = before.queues
+            return queues
+        return [self.tail(topic, number) for number in range(count)]
+
+    def _numbers(self, admitted: PullAdmission, subscription: Subscription) -> tuple[int, int, int, int]:
+        group = admitted.group
+        slave_read = self._tables.settings.config.slave_read
+        near, far = (group.broker_id, group.slow_consumer_broker_id) if slave_read else (0, 0)
+        return near, far, admitted.topic.topic_sys_flag, group.group_sys_flag or 0
+
+
+def _owner_of(account: Any) -> str | None:
+    return None if account is None else account.owner

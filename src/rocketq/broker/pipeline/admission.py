@@ -1,0 +1,203 @@
+"""Admission: may this request be executed? One function per family of requests decides, for both paths.
+
+The slow path calls it for every request. The fast path calls it for the first request of a (connection, principal,
+topic, group), makes a grant of the result, and executes what follows until the generation is bumped.
+
+A rule such as "no sends to topics over quota" is added here, once. Whatever a rule depends on must bump the generation
+when it changes. Time comes in as an argument; what creates a topic or a group is passed in by the slow path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.config import BrokerConfig
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.pipeline.access import Access, Action
+from rocketq.broker.pipeline.quotas import Quotas, quota_fault
+from rocketq.broker.topics.table import TopicTable
+from rocketq.model import SysFlag
+from rocketq.protocol.bodies.groups import GroupConfig
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.topics import TopicConfig
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.flags import MessageModel, Perm, TopicFilterType
+from rocketq.protocol.names import NOT_FOR_CLIENTS, TIMER_TOPIC, Property, topic_fault
+from rocketq.remoting import Connection
+
+_CLOSED_TOPICS: Final = NOT_FOR_CLIENTS | {TIMER_TOPIC}
+_FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST, _FORBIDDEN_SUBSCRIPTION = range(1, 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a request is not executed, as it is answered."""
+
+    code: int
+    remark: str
+    fields: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionTables:
+    """What admission reads."""
+
+    settings: Settings
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerGroups[Connection]
+    access: Access
+    quotas: Quotas
+
+
+# Sends
+
+
+@dataclass(frozen=True, slots=True)
+class SendAsk:
+    """Somebody wants to send to a topic."""
+
+    topic: str
+    group: str
+    connection: Connection
+    principal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendAdmission:
+    """Sends to this topic may be stored: for which queues, with what added to system flag and properties, and subject
+    to which quotas."""
+
+    topic: TopicConfig
+    queue_count: int
+    sys_flag: int
+    properties: Mapping[str, str]
+    quotas: tuple[Any, ...]
+
+
+def admit_send(
+    ask: SendAsk, tables: AdmissionTables, now_ms: int, create: Callable[[], TopicConfig | None] = lambda: None
+) -> SendAdmission | Rejection:
+    """`create` makes the topic where a send may."""
+    config, topic = tables.settings.config, tables.topics.get(ask.topic)
+    if now_ms < config.accept_sends_from_ms:
+        return Rejection(ResponseCode.SYSTEM_ERROR, f"sends are accepted from {config.accept_sends_from_ms} on")
+    if not config.perm & Perm.WRITE and topic is not None and topic.order:
+        return Rejection(ResponseCode.NO_PERMISSION, f"broker {config.name} takes no messages at present")
+    if topic is None and (fault := topic_fault(ask.topic)) is not None:
+        return Rejection(ResponseCode.SYSTEM_ERROR, fault)
+    if ask.topic in _CLOSED_TOPICS:
+        return Rejection(ResponseCode.NO_PERMISSION, f"nobody may send to {ask.topic}")
+    if (denial := tables.access.denial(Action.PUBLISH, ask.topic, ask.group, ask.principal, ask.connection)) is not None:
+        return Rejection(ResponseCode.NO_PERMISSION, denial)
+    quotas = tables.quotas.buckets(ask.topic, ask.group, ask.principal)
+    if (fault := quota_fault(quotas, now_ms)) is not None:
+        return Rejection(ResponseCode.SYSTEM_BUSY, fault)
+    topic = topic or create()
+    if topic is None:
+        return Rejection(ResponseCode.TOPIC_NOT_EXIST, f"topic {ask.topic} does not exist, create it first")
+    return SendAdmission(
+        topic=topic,
+        queue_count=max(topic.write_queue_count, topic.read_queue_count),
+        sys_flag=SysFlag.MULTI_TAGS if topic.filter_type is TopicFilterType.MULTI_TAG else 0,
+        properties=added_properties(config, is_traced=config.trace_topic in tables.topics),
+        quotas=quotas,
+    )
+
+
+def added_properties(config: BrokerConfig, *, is_traced: bool) -> Mapping[str, str]:
+    """What the broker adds to every message it stores, in this order and in place of the sender's. Consumers of 5.x
+    write traces only for messages with region and trace switch."""
+    added = {Property.CLUSTER: config.cluster}
+    if not is_traced:
+        return added
+    return {Property.REGION: config.region, Property.TRACE_ON: "true" if config.trace_on else "false"} | added
+
+
+# Pulls
+
+
+@dataclass(frozen=True, slots=True)
+class PullAsk:
+    """A group wants messages of a queue; `expression` is what the request brings itself (None: the group's own
+    subscription counts, of this version at least)."""
+
+    group: str
+    topic: str
+    connection: Connection
+    queue_id: int = 0
+    carries_filter: bool = False
+    version: int = 0
+    principal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PullAdmission:
+    """The group may pull from the topic; `subscription` is None where the request brings a filter."""
+
+    group: GroupConfig
+    topic: TopicConfig
+    subscription: Subscription | None
+    quotas: tuple[Any, ...]
+
+
+def admit_pull(
+    ask: PullAsk, tables: AdmissionTables, now_ms: int, find_group: Callable[[str], GroupConfig | None] | None = None
+) -> PullAdmission | Rejection:
+    """`find_group` makes the group where a pull may."""
+    config = tables.settings.config
+    if not config.perm & Perm.READ:
+        return _forbidden(_FORBIDDEN_BROKER, f"broker {config.name} hands out no messages at present")
+    group = (find_group or tables.groups.get)(ask.group)
+    if group is None:
+        return Rejection(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"consumer group {ask.group} does not exist"
+        )
+    if not group.consume_enable:
+        return _forbidden(_FORBIDDEN_GROUP, f"consumer group {ask.group} may not consume")
+    topic = tables.topics.get(ask.topic)
+    if topic is None:
+        return Rejection(ResponseCode.TOPIC_NOT_EXIST, f"topic {ask.topic} does not exist")
+    if not topic.perm & Perm.READ:
+        return _forbidden(_FORBIDDEN_TOPIC, f"topic {ask.topic} may not be read")
+    if not 0 <= ask.queue_id < topic.read_queue_count:
+        remark = f"queue {ask.queue_id} is outside topic {topic.topic}, which has {topic.read_queue_count} to read"
+        return Rejection(ResponseCode.SYSTEM_ERROR, remark)
+    if not tables.groups.may_read(ask.group, ask.topic):
+        return _forbidden(_FORBIDDEN_SUBSCRIPTION, f"consumer group {ask.group} may not read {ask.topic}")
+    denial = tables.access.denial(Action.SUBSCRIBE, ask.topic, ask.group, ask.principal, ask.connection)
+    if denial is not None:
+        return Rejection(ResponseCode.NO_PERMISSION, denial)
+    quotas = tables.quotas.buckets(ask.topic, ask.group, ask.principal)
+    if (fault := quota_fault(quotas, now_ms)) is not None:
+        return Rejection(ResponseCode.SYSTEM_BUSY, fault)
+    if ask.carries_filter:
+        return PullAdmission(group, topic, None, quotas)
+    subscription = _known_subscription(ask, group, tables)
+    return subscription if isinstance(subscription, Rejection) else PullAdmission(group, topic, subscription, quotas)
+
+
+def _known_subscription(ask: PullAsk, group: GroupConfig, tables: AdmissionTables) -> Subscription | Rejection:
+    """What the group's members said in their heartbeats."""
+    members = tables.consumers.get(ask.group)
+    if members is None:
+        remark = f"no member of consumer group {ask.group} is known here yet"
+        return Rejection(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if members.model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
+        return _forbidden(_FORBIDDEN_BROADCAST, f"consumer group {ask.group} may not consume as broadcast")
+    subscription = members.subscriptions.get(ask.topic)
+    if subscription is None:
+        remark = f"consumer group {ask.group} does not subscribe to {ask.topic}"
+        return Rejection(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if subscription.version < ask.version:
+        remark = f"the broker knows an older subscription of {ask.group} to {ask.topic}"
+        return Rejection(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+    return subscription
+
+
+def _forbidden(kind: int, remark: str) -> Rejection:
+    return Rejection(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(kind)})

@@ -1,0 +1,123 @@
+"""Quotas: how many messages and bytes a second a topic, a group or a principal may send and receive.
+
+    rules := rule (";" rule)*
+    rule  := ("topic" | "group" | "principal") "/" (name | "*") ":" limit ("," limit)*
+    limit := number ("msg/s" | "B/s" | "KiB/s" | "MiB/s")
+
+    topic/Orders: 5000 msg/s, 10 MiB/s; group/*: 20000 msg/s; principal/import: 1 MiB/s
+
+A rule for a name replaces the one for `*`. Each name has token buckets of its own, shared by all its connections; they
+hold one second's worth. A request passes while there are tokens, and what it takes beyond them is waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rocketq.errors import ConfigError
+from rocketq.kernel.admission import TokenBucket
+
+KINDS: Final = ("topic", "group", "principal")
+_RULE: Final = re.compile(r"\s*(\w+)/([^\s:;]+)\s*:(.+)", re.DOTALL)
+_LIMIT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(msg/s|B/s|KiB/s|MiB/s)\s*")
+_UNITS: Final = {
+    "msg/s": ("messages", 1),
+    "B/s": ("bytes", 1),
+    "KiB/s": ("bytes", 1 << 10),
+    "MiB/s": ("bytes", 1 << 20),
+}
+_BUCKETS_MAX: Final = 100_000  # clients choose the names of groups
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRule:
+    """What names of a kind may take; `name` is `*` where the rule is for every name without one of its own."""
+
+    kind: str
+    name: str
+    messages_per_s: float | None = None
+    bytes_per_s: float | None = None
+
+
+def parse_quotas(text: str) -> tuple[QuotaRule, ...]:
+    """The rules of a setting; ConfigError shows the part that is wrong and what is allowed."""
+    rules = tuple(_parse_rule(part) for part in text.split(";") if part.strip())
+    seen = set()
+    for rule in rules:
+        if (rule.kind, rule.name) in seen:
+            raise ConfigError(f"quotas: {rule.kind}/{rule.name} has two rules, join them with a comma")
+        seen.add((rule.kind, rule.name))
+    return rules
+
+
+def _parse_rule(text: str) -> QuotaRule:
+    found = _RULE.fullmatch(text)
+    if found is None or found[1] not in KINDS:
+        raise ConfigError(
+            f'quotas: "{text.strip()}" is invalid: write topic, group or principal, a slash and a name or *, a colon '
+            "and limits, such as topic/Orders: 5000 msg/s, 10 MiB/s"
+        )
+    limits: dict[str, float] = {}
+    for part in found[3].split(","):
+        limit = _LIMIT.fullmatch(part)
+        if limit is None or float(limit[1]) <= 0:
+            raise ConfigError(
+                f'quotas: limit "{part.strip()}" of {found[1]}/{found[2]} is invalid: write a number above 0 and msg/s, '
+                "B/s, KiB/s or MiB/s"
+            )
+        unit, factor = _UNITS[limit[2]]
+        if unit in limits:
+            raise ConfigError(f"quotas: {found[1]}/{found[2]} limits {unit} twice")
+        limits[unit] = float(limit[1]) * factor
+    return QuotaRule(found[1], found[2], limits.get("messages"), limits.get("bytes"))
+
+
+class Quotas:
+    """Token buckets by name, made when they are first asked for. Whoever changes the rules bumps the generation."""
+
+    def __init__(self, rules: tuple[QuotaRule, ...] = ()) -> None:
+        self._rules: Mapping[tuple[str, str], QuotaRule] = {}
+        self._buckets: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self.replace(rules)
+
+    def replace(self, rules: tuple[QuotaRule, ...]) -> None:
+        """Limit by other rules from now on; buckets begin full."""
+        self._rules = {(rule.kind, rule.name): rule for rule in rules}
+        self._buckets.clear()
+
+    def buckets(self, topic: str, group: str, principal: str | None) -> tuple[Any, ...]:
+        """All that a request of these is subject to."""
+        if not self._rules:
+            return ()
+        names = (("topic", topic), ("group", group), ("principal", principal or ""))
+        return tuple(bucket for kind, name in names if name for bucket in self._of(kind, name))
+
+    def _of(self, kind: str, name: str) -> tuple[Any, ...]:
+        found = self._buckets.get((kind, name))
+        if found is None:
+            rule = self._rules.get((kind, name)) or self._rules.get((kind, "*"))
+            found = () if rule is None else tuple(_make_buckets(rule, name))
+            if len(self._buckets) >= _BUCKETS_MAX:
+                self._buckets.clear()
+            self._buckets[kind, name] = found
+        return found
+
+
+def _make_buckets(rule: QuotaRule, name: str) -> Iterator[Any]:
+    for unit, rate in (("messages", rule.messages_per_s), ("bytes", rule.bytes_per_s)):
+        if rate is not None:
+            yield TokenBucket(f"{rule.kind} {name}", unit, rate)
+
+
+def quota_fault(buckets: tuple[Any, ...], now_ms: int) -> str | None:
+    """Which quota a request is over, with its limit and the rate of the last second; None when it may pass."""
+    for bucket in buckets:
+        if not bucket.has_tokens(now_ms):
+            return (
+                f"[QUOTA]over quota of {bucket.name}: {bucket.rate:.0f} {bucket.unit}/s allowed, "
+                f"{bucket.rate_now(now_ms):.0f} {bucket.unit}/s in the last second; retry later"
+            )
+    return None
