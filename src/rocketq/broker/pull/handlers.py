@@ -33,7 +33,7 @@ from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.remoting.dispatch import failure_answer
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.machine import boot_id, file_id
-from rocketq.store import ReadResult, ReadStatus, Store
+from rocketq.store import ReadResult, ReadStatus, StoreWriter
 
 HeldRequest = HeldPull[Request[PullRequest]]
 
@@ -46,7 +46,7 @@ class PullPorts:
     consumers: ConsumerGroups[Connection]
     offsets: OffsetTable
     positions: PullPositions
-    store: Store
+    store: StoreWriter
     figures: Figures
     clock: Clock
     polling: LongPolling[Request[PullRequest]]
@@ -264,7 +264,7 @@ def _reply(request: Request[PullRequest], plan: PullPlan, found: ReadResult, por
     return Reply(code, found.status.value, header=answer, body=found.records)
 
 
-def _placed(answer: PullResponse, found: ReadResult, store: Store) -> PullResponse:
+def _placed(answer: PullResponse, found: ReadResult, store: StoreWriter) -> PullResponse:
     folder = store.config.log_dir.absolute()
     return replace(
         answer,

@@ -36,7 +36,7 @@ from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.runtime.clock import Clock
-from rocketq.store import AppendResult, AppendStatus, Store
+from rocketq.store import AppendResult, AppendStatus, StoreWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SendPorts:
     settings: Settings
     topics: TopicTable
     groups: GroupTable
-    store: Store
+    store: StoreWriter
     figures: Figures
     clock: Clock
     pick: Callable[[int], int]
