@@ -135,7 +135,7 @@ def test_captured_decisions_are_taken(release: str) -> None:
         while not (bodies := await visible(producer, queue_id)):
             await asyncio.sleep(0.01)
         assert bodies == [b"commit me"]
-        assert len(cluster.brokers[0].parts.transactions.ledger) == 0
+        assert len(cluster.brokers[0].parts.transactions.service.ledger) == 0
         await producer.close()
 
     with EmbeddedCluster(settings={"brokerName": "broker-a", "transactionCheckInterval": "3600000"}) as cluster:

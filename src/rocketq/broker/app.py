@@ -4,49 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import MutableSequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketq.broker import wiring
 from rocketq.broker.admin.autosave import StateKeeper
 from rocketq.broker.admin.periodic import Timers
-from rocketq.broker.admin.registration import Registrar
-from rocketq.broker.admin.settings import Settings
+from rocketq.broker.composition import Subsystems, compose
 from rocketq.broker.config import BrokerConfig, BrokerRole
-from rocketq.broker.delay.level_service import DelayService
-from rocketq.broker.delay.timer_service import TimerService
 from rocketq.broker.fastpath.fast_path import BrokerFastPath, FastPathPorts
-from rocketq.broker.fastpath.grants import Routes
 from rocketq.broker.free_port import REPLICATION_STEP, VIP_STEP, pick_port
-from rocketq.broker.groups import membership_handlers as membership
-from rocketq.broker.groups.change_notices import ChangeNotices
-from rocketq.broker.groups.consumer_groups import ConsumerGroups
-from rocketq.broker.groups.offsets import OffsetTable, PullPositions
-from rocketq.broker.groups.producer_groups import ProducerGroups
-from rocketq.broker.groups.queue_locks import QueueLocks
-from rocketq.broker.groups.table import GroupTable
-from rocketq.broker.ha.master_tables import CopyPorts
-from rocketq.broker.ha.reject_on_replica import SlaveRefusals
-from rocketq.broker.ha.replicas import MasterReplication, Replication, SlaveReplication
-from rocketq.broker.pipeline.persist_before_reply import SavedAnswers
-from rocketq.broker.pull.consumer_filters import ConsumerFilters
-from rocketq.broker.pull.filter_autosave import FilterKeeper
-from rocketq.broker.pull.long_polling import RECHECK_MS, LongPolling
-from rocketq.broker.stats.broker_stats import Figures
-from rocketq.broker.topics.table import TopicTable, builtin_topics
-from rocketq.broker.transaction.checks import TransactionChecks
-from rocketq.broker.transaction.setup import open_transactions
+from rocketq.broker.ha.reject_on_replica import RejectOnReplica
+from rocketq.broker.pipeline.access import Access, OpenAccess
+from rocketq.broker.pipeline.persist_before_reply import PersistBeforeReply
+from rocketq.broker.pull.handlers import PULL_CODES
+from rocketq.broker.pull.long_polling import RECHECK_MS
 from rocketq.errors import StoreError, UnreachableError
-from rocketq.filter import load_parser
 from rocketq.model import Host
-from rocketq.protocol.bodies.queues import DataVersion, KeyValues
-from rocketq.protocol.names import AUTO_CREATE_TOPIC
-from rocketq.remoting import Connection, Dispatcher, Guard, Limits, Server, TlsConfig
+from rocketq.protocol.command import Command
+from rocketq.remoting import Check, Connection, Dispatcher, Limits, Server, TlsConfig
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock, SystemClock
-from rocketq.store import StateFiles, Store, StoreConfig
+from rocketq.runtime.observed_list import ObservedList
+from rocketq.store import Store, StoreConfig
 from rocketq.store.timer_files import TimerPoint
 
 if TYPE_CHECKING:
@@ -84,34 +65,42 @@ class Broker:
         *,
         settings_path: Path | None = None,
         tls: TlsConfig | None = None,
+        access: Access | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.config = config
         self._store_config = store
         self._settings_path = settings_path or kept_settings_path(store.root)
         self._tls = tls
+        self._access: Access = access or OpenAccess()
         self._clock: Clock = clock or SystemClock()
         self._timers = Timers()
-        self._parts: wiring.Parts | None = None
+        self._parts: Subsystems | None = None
         self._keeper: StateKeeper | None = None
-        self._filter_keeper: FilterKeeper | None = None
         self._restarting: asyncio.Task[None] | None = None
         self._fenced: FencedReplication | None = None
         """Its part among replicas; what that takes is loaded only by a broker that has one."""
-        self._lease_guard: Guard | None = None
         self._servers: list[Server] = []
         self._dispatchers: list[Dispatcher] = []
-        self.feeds: list[BrokerFastPath] = []
-        self.guards: list[Guard] = []
-        """Asked before every handler, at both ports; the place for access control."""
+        self.fast_paths: list[BrokerFastPath] = []
+        self.guards: MutableSequence[Check] = ObservedList(self.invalidate_grants)
+        """Rules of the program that runs this broker: each is called with a request and its connection, at both ports,
+        and returns the answer that rejects it, or None. Sends and pulls that pass are not asked about again for the same
+        connection, code, topic and group, until `invalidate_grants()` is called."""
 
     @property
     def addr(self) -> str:
         """What clients reach this broker by."""
         return join_addr(self.config.ip, self.config.port)
 
+    def invalidate_grants(self) -> None:
+        """Something that guards or access control decide by has changed: ask again for the next request. Any thread may
+        call this."""
+        if self._parts is not None:
+            self._parts.store.generation.bump()
+
     @property
-    def parts(self) -> wiring.Parts:
+    def parts(self) -> Subsystems:
         """For tests and tools that look inside."""
         assert self._parts is not None, "the broker is not started"
         return self._parts
@@ -135,10 +124,8 @@ class Broker:
 
     def _start_deliveries(self) -> None:
         """What only a master does by itself: it writes."""
-        self.parts.delays.start()
-        if self.config.timer_enabled:
-            self.parts.timer.start()
-        self.parts.checks.start()
+        self.parts.delay.start()
+        self.parts.transactions.checks.start()
 
     async def stop(self, drain_ms: int = 3_000) -> None:
         """Clients hear of it first from the NameServers; requests under way are finished and answered."""
@@ -152,23 +139,20 @@ class Broker:
             await self._fenced.retire()  # whoever takes over registers before we say goodbye
         await self._close(parts, drain_ms)
 
-    async def _close(self, parts: wiring.Parts, drain_ms: int) -> None:
+    async def _close(self, parts: Subsystems, drain_ms: int) -> None:
         await self._timers.stop()
-        await parts.delays.stop()
-        await parts.timer.stop()
+        await parts.delay.stop()
         await parts.registrar.stop()
-        parts.polling.stop()
+        parts.pull.polling.stop()
         if self.config.is_slave:
-            await parts.replication.stop()
+            await parts.ha.replication.stop()
         await asyncio.gather(*(server.stop(drain_ms) for server in self._servers))
-        await parts.checks.stop()
+        await parts.transactions.checks.stop()
         if not self.config.is_slave:
-            await parts.replication.stop()  # last, so that slaves have what was answered
-        assert self._keeper is not None
-        assert self._filter_keeper is not None
+            await parts.ha.replication.stop()  # last, so that slaves have what was answered
         try:
-            await self._keeper.save()
-            await self._filter_keeper.save()
+            await parts.autosave.save()
+            await parts.pull.filter_autosave.save()
         except (OSError, StoreError):
             log.exception("broker %s: the last changes of its tables could not be saved", self.config.name)
         await asyncio.to_thread(parts.store.close)
@@ -177,19 +161,11 @@ class Broker:
 
     # among replicas
 
-    def _guard_lease(self, guard: Guard | None) -> None:
-        """Instead of the one of an earlier start."""
-        if self._lease_guard is not None:
-            self.guards.remove(self._lease_guard)
-        if guard is not None:
-            self.guards.append(guard)
-        self._lease_guard = guard
-
     async def begin_mastership(self, timers: tuple[TimerPoint, int] | None) -> None:
         """This broker was elected: what only a master does begins, timers where the master before it had them."""
-        await asyncio.to_thread(self.parts.transactions.start)
+        await asyncio.to_thread(self.parts.transactions.service.start)
         if timers is not None and self.config.timer_enabled:
-            await asyncio.to_thread(self.parts.timer.take_over, *timers)
+            await asyncio.to_thread(self.parts.delay.timers.take_over, *timers)
         self._start_deliveries()
 
     def end_mastership(self) -> None:
@@ -210,7 +186,7 @@ class Broker:
 
     async def _start_again(self, *, anew: bool) -> None:
         await self._close(self.parts, 0)
-        self.feeds.clear()
+        self.fast_paths.clear()
         if anew:
             from rocketq.replication.replica_files import put_aside  # noqa: PLC0415 - only here is one put aside
 
@@ -232,16 +208,17 @@ class Broker:
 
             config = replace(config, role=BrokerRole.SLAVE, broker_id=config.broker_id or UNKNOWN_ID)
         store = await self._open_store(config)
-        parts: wiring.Parts | None = None
+        parts: Subsystems | None = None
         try:
-            parts = self._assemble(config, store)
+            parts = compose(config, store, self._settings_path, self._access, self._clock, self)
+            self._follow(parts)
             if not config.is_slave:
-                await asyncio.to_thread(parts.transactions.start)
-            await parts.replication.start()
+                await asyncio.to_thread(parts.transactions.service.start)
+            await parts.ha.replication.start()
             await self._serve(parts)
         except BaseException:
             if parts is not None:
-                await parts.replication.stop()
+                await parts.ha.replication.stop()
             for server in self._servers:
                 await server.stop(0)
             await asyncio.to_thread(store.close)
@@ -254,153 +231,104 @@ class Broker:
         refuse_dledger(store_config.root)
         try:
             store = await asyncio.to_thread(Store.open, store_config, clock=self._clock)
-            store.health.follows = "this broker is a slave" if config.is_slave else None
+            store.reject_appends("this broker is a slave" if config.is_slave else None)
             return store
         except OSError as error:
             raise StoreError(f"the store cannot be opened: {error}") from error
 
-    def _assemble(self, config: BrokerConfig, store: Store) -> wiring.Parts:
-        if config.property_filter:
-            load_parser()
-        clock, now_ms = self._clock, self._clock.now_ms()
-        version = DataVersion().next(now_ms)
-        settings = Settings(config, store.config, self._settings_path, version=version, reconfigure=store.reconfigure)
-        topics, offsets = TopicTable(builtin_topics(config.topic_rules(len(store.config.delays_ms)))), OffsetTable()
-        registrar = Registrar(settings, topics, on_orders=self._take_orders)
-        files, figures = StateFiles(store.config.root, store.disk), Figures(config.cluster, now_ms)
-        producers: ProducerGroups[Connection] = ProducerGroups()
-        consumers: ConsumerGroups[Connection] = ConsumerGroups()
-        transactions = open_transactions(settings, topics, offsets, store, figures, clock)
-        groups = GroupTable()
-        topics.is_copy = groups.is_copy = config.is_slave
-        replication: Replication = MasterReplication(settings, store, clock)
-        ports = CopyPorts(topics, groups, offsets, files, store)
-        self._fenced = None
-        if config.is_fenced:
-            from rocketq.broker.ha.fenced_replicas import FencedReplication  # noqa: PLC0415 - loaded by replicas only
+    def _follow(self, parts: Subsystems) -> None:
+        """Take over what changes while the broker runs: its settings."""
+        self._keeper, self._fenced = parts.autosave, parts.ha.fenced
+        parts.settings.listeners.append(self._settings_changed)
 
-            replication = self._fenced = FencedReplication(settings, ports, registrar, clock, self)
-            self._guard_lease(self._fenced.guard if config.lease_mode == "strict" else None)
-        elif config.is_slave:
-            replication = SlaveReplication(settings, ports, registrar, clock)
-        parts = wiring.Parts(
-            settings=settings,
-            topics=topics,
-            groups=groups,
-            consumers=consumers,
-            notices=ChangeNotices(consumers.members, asyncio.get_running_loop().call_later),
-            filters=ConsumerFilters(config.bloom_geometry),
-            producers=producers,
-            offsets=offsets,
-            positions=PullPositions(),
-            locks=QueueLocks(config.lock_life_ms),
-            figures=figures,
-            files=files,
-            store=store,
-            clock=clock,
-            polling=LongPolling(
-                clock, lambda queue: store.max_offset(*queue), held_max=lambda: settings.config.held_pulls_max
-            ),
-            delays=DelayService(store, files.delay_offsets, figures, clock),
-            timer=TimerService(store, figures, clock),
-            registrar=registrar,
-            transactions=transactions,
-            checks=TransactionChecks(transactions, producers, store, settings, clock),
-            replication=replication,
-        )
-        if self._fenced is not None:
-            parts.delays.may_deliver = parts.timer.may_deliver = parts.checks.may_check = self._fenced.may_work
-        self._keeper = StateKeeper(parts.files, topics, parts.groups, parts.offsets)
-        self._keeper.load()
-        self._filter_keeper = FilterKeeper(parts.files.consumer_filters, parts.filters)
-        self._filter_keeper.load(now_ms)
-        parts.filters.clean(now_ms, config.dead_filter_ms_max)
-        parts.filters.distrust_until(store.points.last_store_ms)
-        store.calculate_bitmaps(
-            lambda *message: parts.filters.bitmap(*message) if settings.config.filter_bitmaps else b""
-        )
-        store.add_listener(parts.polling.on_queue_grown)
-        topics.listeners.append(registrar.announce)
-        settings.listeners.append(self._settings_changed)
-        return parts
-
-    async def _serve(self, parts: wiring.Parts) -> None:
+    async def _serve(self, parts: Subsystems) -> None:
         config = parts.settings.config
         limits = Limits(idle_ms=config.idle_seconds * 1000)
-        assert self._keeper is not None
-        main, vip = (Dispatcher(handlers_max=config.sends_waiting_max) for _ in range(2))
+        main, vip = (self._make_dispatcher(parts) for _ in range(2))
         self._dispatchers = [main, vip]
-        wiring.bind_pulls(parts, SavedAnswers(main, self._keeper))
-        shares = [parts.registrar.settle]
-        if self._fenced is not None:
-            shares.insert(0, self._fenced.tables_shared)
+        parts.pull.attach_pulls(main)
         self._servers = []
         for dispatcher, port in ((main, config.port), (vip, config.port + VIP_STEP)):
-            registry = SlaveRefusals(SavedAnswers(dispatcher, self._keeper, *shares), parts.settings)
-            wiring.bind_all_but_pulls(parts, registry)
-            dispatcher.guards = self.guards
-            server = Server(dispatcher, limits=limits, tls=self._tls, feed=self._feed_of(parts, dispatcher))
+            parts.attach(dispatcher)
+            server = Server(
+                dispatcher,
+                limits=limits,
+                tls=self._tls,
+                feed=self._fast_path_of(parts, dispatcher),
+                draining=parts.store.generation.bump,
+            )
             server.add_close_callback(self._disconnected)
             await server.start(config.host, port)
             self._servers.append(server)
 
-    def _feed_of(self, parts: wiring.Parts, dispatcher: Dispatcher) -> BrokerFastPath:
-        routes = Routes(parts.settings, parts.topics, parts.groups, parts.consumers, parts.store)
-        ports = FastPathPorts(
-            routes, parts.offsets, parts.positions, parts.figures, parts.clock, waiting=lambda: len(parts.polling) > 0
+    def _make_dispatcher(self, parts: Subsystems) -> Dispatcher:
+        """What every request passes on its way to a handler, in this order."""
+        shares = [parts.registrar.settle]
+        if self._fenced is not None:
+            shares.insert(0, self._fenced.tables_shared)
+        return Dispatcher(
+            handlers_max=parts.settings.config.sends_waiting_max,
+            checks=(
+                self._access.check,
+                self._check_guards,
+                *(() if parts.ha.strict_lease is None else (parts.ha.strict_lease,)),
+                RejectOnReplica(parts.settings),
+            ),
+            middleware=(PersistBeforeReply(parts.autosave, shares, unshared=PULL_CODES),),
+            changed=parts.store.generation.bump,
         )
-        feed = BrokerFastPath(ports, dispatcher)
-        self.feeds.append(feed)
-        return feed
+
+    def _check_guards(self, request: Command, connection: Connection) -> Command | None:
+        for guard in self.guards:
+            if (rejection := guard(request, connection)) is not None:
+                return rejection
+        return None
+
+    def _fast_path_of(self, parts: Subsystems, dispatcher: Dispatcher) -> BrokerFastPath:
+        polling = parts.pull.polling
+        ports = FastPathPorts(
+            parts.admission,
+            parts.store,
+            parts.groups.offsets,
+            parts.groups.positions,
+            parts.stats.figures,
+            parts.clock,
+            lease=parts.ha.strict_lease,
+            is_guarded=lambda: len(self.guards) > 0,
+            waiting=lambda: len(polling) > 0,
+        )
+        fast_path = BrokerFastPath(ports, dispatcher)
+        self.fast_paths.append(fast_path)
+        return fast_path
 
     def _start_timers(self) -> None:
-        parts, keeper, filter_keeper = self.parts, self._keeper, self._filter_keeper
-        assert keeper is not None
-        assert filter_keeper is not None
+        parts = self.parts
         self._timers.every(FIGURES_MS, self._tick)
-        self._timers.every(RECHECK_MS, parts.polling.recheck)
+        self._timers.every(RECHECK_MS, parts.pull.polling.recheck)
         self._timers.every(HOUSEKEEPING_MS, self.keep_house)
-        self._timers.every(lambda: self.config.delay_save_interval_ms, parts.delays.save)
-        self._timers.every(lambda: self.config.delay_save_interval_ms, parts.timer.save)
-        self._timers.every(lambda: self.config.offset_save_interval_ms, keeper.save)
-        self._timers.every(FILTER_SAVE_MS, filter_keeper.save)
+        self._timers.every(lambda: self.config.delay_save_interval_ms, parts.delay.levels.save)
+        self._timers.every(lambda: self.config.delay_save_interval_ms, parts.delay.timers.save)
+        self._timers.every(lambda: self.config.offset_save_interval_ms, parts.autosave.save)
+        self._timers.every(FILTER_SAVE_MS, parts.pull.filter_autosave.save)
 
     # what it does by itself
 
     def keep_house(self) -> None:
         """Part with clients that fell silent, with locks nobody renewed, and with filters of groups long gone."""
-        membership.expire(wiring.membership_ports(self.parts))
-        self.parts.locks.expire(self._clock.monotonic_ms())
-        self.parts.filters.clean(self._clock.now_ms(), self.config.dead_filter_ms_max)
+        self.parts.groups.expire()
+        self.parts.pull.clean_filters()
 
     def _tick(self) -> None:
-        now_ms = self._clock.now_ms()
-        for feed in self.feeds:
-            feed.count()
-        self.parts.figures.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal())
+        for fast_path in self.fast_paths:
+            fast_path.count()
+        self.parts.stats.tick()
 
     def _disconnected(self, connection: Connection) -> None:
         if self._parts is not None:
-            self._parts.polling.forget(connection)
-            membership.disconnected(connection, wiring.membership_ports(self._parts))
-
-    def _take_orders(self, orders: KeyValues) -> None:
-        if self._parts is not None and not self.config.is_slave:
-            self._parts.topics.set_orders(orders.table, now_ms=self._clock.now_ms())
+            self._parts.pull.polling.forget(connection)
+            self._parts.groups.disconnected(connection)
 
     def _settings_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
         self.config = after
-        if self._parts is None:
-            return
-        parts = self._parts
-        parts.locks.life_ms = after.lock_life_ms
         for dispatcher in self._dispatchers:
             dispatcher.handlers_max = after.sends_waiting_max
-        if after.auto_create_topics and not after.is_slave and AUTO_CREATE_TOPIC not in parts.topics:
-            rules = after.topic_rules(len(parts.store.config.delays_ms))
-            template = [topic for topic in builtin_topics(rules) if topic.topic == AUTO_CREATE_TOPIC]
-            parts.topics.put(*template, now_ms=self._clock.now_ms())
-        if before.perm != after.perm and not after.is_slave:
-            parts.topics.touch(self._clock.now_ms())
-        if before.name_servers != after.name_servers:
-            parts.registrar.announce()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from rocketq.broker.delay.placement import DelayRules
+from rocketq.broker.pipeline.quotas import parse_quotas
 from rocketq.broker.pull.filters import FilterRules
 from rocketq.broker.topics.table import TopicRules
 from rocketq.errors import ConfigError
@@ -93,6 +94,8 @@ class BrokerConfig:
     fast_failure: bool = option("brokerFastFailureEnable", True)
     send_wait_ms_max: int = option("waitTimeMillsInSendQueue", 200)
     sends_waiting_max: int = option("sendThreadPoolQueueCapacity", 10_000)
+
+    quotas: str = option("quotas", "")
 
     store_replies: bool = option("storeReplyMessageEnable", True)
     delay_save_interval_ms: int = option("flushDelayOffsetInterval", 10_000)
@@ -191,6 +194,7 @@ class BrokerConfig:
         ):
             if not valid:
                 raise ConfigError(what)
+        parse_quotas(self.quotas)
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, int) and value < 0:

@@ -229,9 +229,7 @@ class FastSends:
         which: cython.int = (2 if header.binary else 0) + (1 if unique else 0)
         if held:
             self.held_count += 1
-        out.begin(
-            self._grant.templates[which], appender.batch_count * (self._host_len + 17) + properties.unique_len
-        )
+        out.begin(self._grant.templates[which], appender.batch_count * (self._host_len + 17) + properties.unique_len)
         out.open_slot()
         self.put_ids(out)
         out.close_slot()

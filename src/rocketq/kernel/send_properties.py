@@ -9,7 +9,6 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from rocketq.kernel.admission import SendGrant
     from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte
     from rocketq.kernel.request_view import unescape_json
 

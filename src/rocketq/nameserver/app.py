@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 
 from rocketq.nameserver.config import NameServerConfig
 from rocketq.nameserver.handlers import Ports, handlers
@@ -49,7 +48,7 @@ class NameServer:
         """Serve; `addr` tells where."""
         raise_file_limit()
         await self._server.start(self._config.host, self._config.port)
-        self._settings.config = replace(self._settings.config, port=self.port)  # where it really listens, for tools
+        self._settings.listens_at(self.port)
         self._scanning = asyncio.get_running_loop().create_task(self._scan_regularly())
         log.info("NameServer serves at %s", self.addr)
 

@@ -40,5 +40,9 @@ class Settings:
             write_state(config.config_path, format_config(kept | known).encode())
             self.config = config
 
+    def listens_at(self, port: int) -> None:
+        """The port in use, for tools; the configured one may be 0."""
+        self.config = replace(self.config, port=port)
+
     def text(self) -> str:
         return format_config(self.config.to_java())

@@ -14,7 +14,7 @@ from rocketq.errors import LocalProtocolError, RemoteProtocolError
 from rocketq.kernel.request_view import RequestView
 from rocketq.protocol.binary_header import decode_binary_header, encode_binary_header, whole_code
 from rocketq.protocol.command import JAVA_MEMBERS, Command, HeaderForm
-from rocketq.protocol.flags import CommandFlag, Language
+from rocketq.protocol.flags import Language
 from rocketq.protocol.json_header import decode_json_header, encode_json_header
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -13,7 +13,7 @@ from rocketq.remoting.address import split_addr
 from rocketq.replication.classic_listener import TICK_MS_MAX
 from rocketq.replication.classic_slave import Following, StreamTimes
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreReplica
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class MasterFollower:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreReplica,
         clock: Clock,
         master_addr: Callable[[], str | None],
         rules: Callable[[], FollowRules] = FollowRules,
@@ -123,7 +123,7 @@ class MasterFollower:
 class FollowerConnection(asyncio.BufferedProtocol):
     """One connection to the master. Whatever is wrong ends it before anything is written at a wrong place."""
 
-    def __init__(self, store: Store, clock: Clock, addr: str, times: StreamTimes) -> None:
+    def __init__(self, store: StoreReplica, clock: Clock, addr: str, times: StreamTimes) -> None:
         self._store = store
         self._clock = clock
         self.addr = addr
@@ -161,10 +161,10 @@ class FollowerConnection(asyncio.BufferedProtocol):
             self.close(failure)
 
     def _append(self) -> None:
-        if self.state.starts_at is not None:
-            self._store.start_at(self.state.starts_at)
-            log.info("the master begins at %d: what was before is not in this slave's log", self.state.starts_at)
-            self.state.starts_at = None
+        starts_at = self.state.take_start()
+        if starts_at is not None:
+            self._store.start_at(starts_at)
+            log.info("the master begins at %d: what was before is not in this slave's log", starts_at)
         log_offset, data = self.state.take()
         if not data:
             return

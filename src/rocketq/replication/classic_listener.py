@@ -16,7 +16,7 @@ from rocketq.remoting.room import ConnectionRoom
 from rocketq.replication.classic_master import Feeding, LogExtent, ReplicaAcks
 from rocketq.replication.classic_slave import StreamTimes
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreReplica
 from rocketq.store.flush import ReplicaGate
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class ReplicaListener:
     """Belongs to one event loop; the store may grow on any thread. `gate` is released as far as any slave has it."""
 
     def __init__(
-        self, store: Store, clock: Clock, rules: Callable[[], ListenerRules], *, slaves_max: int = SLAVES_MAX
+        self, store: StoreReplica, clock: Clock, rules: Callable[[], ListenerRules], *, slaves_max: int = SLAVES_MAX
     ) -> None:
         self._store = store
         self._clock = clock
@@ -84,7 +84,7 @@ class ReplicaListener:
     @property
     def extent(self) -> LogExtent:
         store = self._store
-        return LogExtent(store.log_start, store.log_end, store.log.files.start_of(store.log_end))
+        return LogExtent(store.log_start, store.log_end, store.last_file_start)
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()

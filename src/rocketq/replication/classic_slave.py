@@ -92,6 +92,11 @@ class Following:
         self.starts_at = self._log_end = self._expected = piece.log_offset
         return True
 
+    def take_start(self) -> int | None:
+        """Where the empty log of this slave has to begin, once; None where it goes on."""
+        starts_at, self.starts_at = self.starts_at, None
+        return starts_at
+
     def take(self) -> tuple[int, memoryview]:
         """Where to append, and what: everything that has come, once that can be a whole record; else nothing. Not
         to be kept: more bytes go to the same place."""

@@ -16,7 +16,7 @@ from rocketq.replication.actions import Follow
 from rocketq.replication.fenced_frames import Frame, FrameDecoder, encode_frame
 from rocketq.replication.fenced_listener import SILENCE_MS_MAX
 from rocketq.replication.fenced_slave import SlaveAction, SlaveSession
-from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.replica_files import FencedStore
 from rocketq.replication.steps import truncate
 from rocketq.replication.stream_bodies import Introduction
 from rocketq.runtime.clock import Clock
@@ -47,7 +47,7 @@ class Follower:
     """Follows one master at a time, and connects again for as long as it is told to."""
 
     def __init__(
-        self, replica: StoreReplica, clock: Clock, introduce: Callable[[], Introduction], events: FollowerEvents
+        self, replica: FencedStore, clock: Clock, introduce: Callable[[], Introduction], events: FollowerEvents
     ) -> None:
         self.replica = replica
         self.clock = clock
@@ -108,7 +108,7 @@ class Follower:
         log.info("this replica %s", master_log)
 
 
-def cut_back(replica: StoreReplica, point: int) -> int:
+def cut_back(replica: FencedStore, point: int) -> int:
     """How many bytes are gone."""
     before = replica.log_end
     for step in truncate(replica, point):
@@ -193,14 +193,14 @@ class MasterLink(asyncio.Protocol):
 
     def _begin_epoch(self, number: int, start: int) -> None:
         """As `_cut`, not on the loop; nothing more is read meanwhile."""
-        self._replica.changing = True
+        self._replica.begin_change()
         if self._transport is not None:
             self._transport.pause_reading()
         self.on_disk = self._waits_for = self._loop.run_in_executor(None, self._replica.begin_epoch, number, start)
         self._waits_for.add_done_callback(self._epoch_begun)
 
     def _epoch_begun(self, writing: asyncio.Future[None]) -> None:
-        self._replica.changing = False
+        self._replica.end_change()
         self._waits_for = None
         error = writing.exception()
         if self.ended.done():
@@ -227,12 +227,12 @@ class MasterLink(asyncio.Protocol):
     def _cut(self, point: int) -> None:
         """Waits for the disk more than once: not on the loop, where leases are kept alive. The master sends nothing
         before it is told that this is done."""
-        self._replica.changing = True
+        self._replica.begin_change()
         self.on_disk = cutting = self._loop.run_in_executor(None, cut_back, self._replica, point)
         cutting.add_done_callback(self._cut_ended)
 
     def _cut_ended(self, cutting: asyncio.Future[int]) -> None:
-        self._replica.changing = False
+        self._replica.end_change()
         error = cutting.exception()
         if error is not None:
             self.close(f"its log cannot be cut back: {error}")

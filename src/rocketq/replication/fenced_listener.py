@@ -14,7 +14,7 @@ from rocketq.remoting.room import ConnectionRoom
 from rocketq.replication.classic_listener import SLAVES_MAX
 from rocketq.replication.fenced_frames import Frame, FrameDecoder, encode_frame, encode_header
 from rocketq.replication.fenced_master import Acked, Close, EpochSeen, MasterSession, Send, TablesTaken
-from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.replica_files import FencedStore
 from rocketq.replication.stream_bodies import Introduction
 from rocketq.replication.table_sharing import TableSharing
 from rocketq.runtime.clock import Clock
@@ -54,12 +54,18 @@ class FencedListener:
     """Listens for as long as the broker runs; without a mastership callers are turned away."""
 
     def __init__(
-        self, replica: StoreReplica, clock: Clock, events: SlaveEvents, *, slaves_max: int = SLAVES_MAX
+        self,
+        replica: FencedStore,
+        clock: Clock,
+        events: SlaveEvents,
+        *,
+        encode_tables: Callable[[], bytes],
+        slaves_max: int = SLAVES_MAX,
     ) -> None:
         self.replica = replica
         self.events = events
         self.mastership: Mastership | None = None
-        self.tables = TableSharing()
+        self.tables = TableSharing(encode_tables)
         self.links: set[SlaveLink] = set()
         self.room = ConnectionRoom(slaves_max, what="connections of slaves")
         self._clock = clock

@@ -16,7 +16,7 @@ from rocketq.replication.fenced_follower import Follower
 from rocketq.replication.fenced_listener import FencedListener, Mastership
 from rocketq.replication.fenced_master import Acked
 from rocketq.replication.fenced_slave import Leave
-from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.replica_files import FencedStore
 from rocketq.replication.steps import promote, recover
 from rocketq.replication.stream_bodies import Introduction
 from rocketq.runtime.clock import Clock
@@ -50,7 +50,7 @@ class FencedReplica:
 
     def __init__(
         self,
-        replica: StoreReplica,
+        replica: FencedStore,
         settings: AgentSettings,
         control: ControlStore,
         clock: Clock,
@@ -62,8 +62,7 @@ class FencedReplica:
             log.debug("recovery of the replica: %s", step)
         self.replica = replica
         self.agent = Agent(settings, replica.load_state(), replica.ends)
-        self.listener = FencedListener(replica, clock, self)
-        self.listener.tables.encode = roles.tables
+        self.listener = FencedListener(replica, clock, self, encode_tables=roles.tables)
         self.follower = Follower(replica, clock, self._introduction, self)
         self._control = control
         self._clock = clock
@@ -88,12 +87,12 @@ class FencedReplica:
 
     async def start(self, host: str, port: int) -> None:
         store = self.replica.store
-        store.health.follows = "this replica is not the master"
-        store.replica_gate = self.gate
+        store.reject_appends("this replica is not the master")
+        store.wait_for_replicas(self.gate)
         store.confirm(self._confirmed)  # nothing is known to be confirmed yet
         await self.listener.start(host, port)
         store.add_append_listener(self._grown)
-        store.retention.keep_from = self._needed_from
+        store.keep_log_from(self._needed_from)
         self._spawn(self._work(self._queue))
         self._spawn(self._work(self._role_changes))  # a broker may take its time; leases must not wait for it
         self._spawn(self._ticking())
@@ -143,8 +142,8 @@ class FencedReplica:
                 self._put(self.agent.on_tick(self._now_ms()))
                 self.listener.tick()
                 self.replica.forget_deleted()
-                if self.replica.store.health.broken is not None:
-                    self._fail(self.replica.store.health.broken)
+                if self.replica.store.failure is not None:
+                    self._fail(self.replica.store.failure)
             except Exception:  # the replica outlives a turn that failed
                 log.exception("a turn of the replica failed")
             await asyncio.sleep(TICK_MS / 1000)
@@ -207,7 +206,7 @@ class FencedReplica:
         log.critical(
             "replica %d takes no part any more, restart it when that is mended: %s", self.agent.broker_id, reason
         )
-        self.replica.store.health.follows = f"this replica takes no part any more: {reason}"
+        self.replica.store.reject_appends(f"this replica takes no part any more: {reason}")
         self._stop_leading(reason)
         self._spawn(self.follower.stop())
 
@@ -261,7 +260,7 @@ class FencedReplica:
     async def _promote(self, epoch: int) -> None:
         if self.agent.role is not Role.PROMOTING:
             return
-        self.replica.changing = True
+        self.replica.begin_change()
         try:
             await asyncio.to_thread(lambda: list(promote(self.replica, epoch)))
         except Exception as error:  # whatever it is, another replica must get its chance
@@ -269,11 +268,12 @@ class FencedReplica:
             self._put(self.agent.on_promotion_failed(str(error), self._now_ms()))
             return
         finally:
-            self.replica.changing = False
+            self.replica.end_change()
         actions = self.agent.on_promoted(epoch, self.replica.ends, self._now_ms())
         if self.agent.term is not None:
             log.info("replica %d is master of epoch %d from %d on", self.agent.broker_id, epoch, self.replica.log_end)
-            self.gate = self.replica.store.replica_gate = self._new_gate()
+            self.gate = self._new_gate()
+            self.replica.store.wait_for_replicas(self.gate)
             self.listener.lead(Mastership(epoch, self._introduction(), lambda: self.agent.confirm_offset or 0))
             self.listener.tables.begin(self._slaves_that_count)
         self._put(actions)
@@ -413,7 +413,7 @@ class FencedReplica:
         now_ms, store = self._now_ms(), self.replica.store
         if self.failed:
             return
-        store.health.follows = self.agent.may_write(now_ms)
+        store.reject_appends(self.agent.may_write(now_ms))
         self.listener.tables.look()
         confirm = self.agent.confirm_offset
         if confirm is not None and confirm > self._confirmed:

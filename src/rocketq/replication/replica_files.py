@@ -16,26 +16,26 @@ from rocketq.replication.agent import LogEnds
 from rocketq.replication.epochs import EpochList, decode_epochs, encode_epochs
 from rocketq.replication.ha_state import HaState, decode_ha_state, encode_ha_state
 from rocketq.replication.rejoin import LogShape
-from rocketq.store import Store, StoreConfig
+from rocketq.store import StoreConfig, StoreReplica
 from rocketq.store.disk import Disk
 
 _ASIDE: Final = "put-aside-"
 _STAYS: Final = frozenset({"config", "lock", ha_state.FILE_NAME})
 
 
-class StoreReplica:
+class FencedStore:
     """An open store with its epochs and its state. Every save is synced, file and directory.
 
-    Steps that wait for the disk (a truncation, a promotion) run on a thread of their own, one at a time and marked by
-    `changing`; epochs seen meanwhile are kept by the event loop's.
+    Steps that wait for the disk (a truncation, a promotion) run on a thread of their own, one at a time, between
+    `begin_change` and `end_change`; epochs seen meanwhile are kept by the event loop's.
 
     A damaged file is not replaced by its backup: an older list would take bytes of one master for those of another, an
     older epoch would undo a promise.
     """
 
-    def __init__(self, store: Store, cluster: str, broker_name: str) -> None:
+    def __init__(self, store: StoreReplica, cluster: str, broker_name: str) -> None:
         self.store = store
-        self.changing = False
+        self._is_changing = False
         self._state_lock = threading.RLock()
         root = store.config.root
         self._epoch_path, self._state_path = root / epoch_list.FILE_NAME, root / ha_state.FILE_NAME
@@ -65,6 +65,12 @@ class StoreReplica:
             )
         return state
 
+    def begin_change(self) -> None:
+        self._is_changing = True
+
+    def end_change(self) -> None:
+        self._is_changing = False
+
     # what it has
 
     @property
@@ -83,7 +89,7 @@ class StoreReplica:
     def ends(self) -> LogEnds:
         last = self._epochs.last
         end = self.store.log_end
-        return LogEnds(end, min(self.store.gate.position, end), last.number if last else 0)
+        return LogEnds(end, min(self.store.flushed_to, end), last.number if last else 0)
 
     def load_epochs(self) -> EpochList:
         return self._epochs.copy()
@@ -99,7 +105,7 @@ class StoreReplica:
             spare.unlink(missing_ok=True)
             os.link(self._epoch_path, spare)
             os.replace(spare, self._epoch_path.with_name(self._epoch_path.name + ".bak"))
-        self.store.disk.replace(self._epoch_path, encode_epochs(epochs))
+        self.store.save_file(self._epoch_path, encode_epochs(epochs))
         self._epochs = epochs.copy()
 
     def save_state(self, state: HaState) -> None:
@@ -107,7 +113,7 @@ class StoreReplica:
         with self._state_lock:
             known = getattr(self, "_state", state)
             state = replace(state, broker_id=state.broker_id or known.broker_id, epoch=max(state.epoch, known.epoch))
-            self.store.disk.replace(self._state_path, encode_ha_state(state))
+            self.store.save_file(self._state_path, encode_ha_state(state))
             self._state = state
 
     def see(self, broker_id: int, epoch: int) -> None:
@@ -123,7 +129,7 @@ class StoreReplica:
 
     def forget_deleted(self) -> None:
         """Epochs whose last byte was deleted."""
-        if self.changing:
+        if self._is_changing:
             return
         epochs = self._epochs.copy()
         if epochs.forget_before(self.store.log_start):
@@ -146,13 +152,7 @@ class StoreReplica:
         """Records were dispatched as they were copied; queues know their ends."""
 
     def sync(self) -> None:
-        """At most the last two files can hold what is not on disk, also of an earlier process."""
-        self.store.flush()
-        log = self.store.log
-        last = log.files.start_of(self.store.log_end)
-        for base in (last - self.store.config.segment_bytes, last):
-            if base in log.files:
-                self.store.disk.sync(log.files.path_of(base))
+        self.store.sync_last_files()
 
 
 def put_aside(config: StoreConfig, now_ms: int) -> Path:

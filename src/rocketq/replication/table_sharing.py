@@ -12,10 +12,10 @@ from rocketq.replication.table_shares import TableShares
 class TableSharing:
     """Belongs to one event loop. Without a mastership there is nobody to wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, encode: Callable[[], bytes]) -> None:
+        """`encode` gives topics and groups as they are now."""
         self.shares = TableShares()
-        self.encode: Callable[[], bytes] = bytes
-        """Topics and groups as they are now."""
+        self.encode = encode
         self._holders: Callable[[], frozenset[int]] | None = None
         self._waits: list[tuple[int, asyncio.Future[None]]] = []
 

@@ -1,6 +1,7 @@
 """The message store: commit log, consume queues and index in files that Apache RocketMQ reads and writes too."""
 
 from rocketq.store.config import FlushType, StoreConfig
+from rocketq.store.interfaces import StoreReader, StoreReplica, StoreWriter
 from rocketq.store.results import AppendResult, AppendStatus, QueryResult, ReadResult, ReadStatus
 from rocketq.store.state_files import StateFile, StateFiles
 from rocketq.store.store import Store, tag_code
@@ -16,5 +17,8 @@ __all__ = [
     "StateFiles",
     "Store",
     "StoreConfig",
+    "StoreReader",
+    "StoreReplica",
+    "StoreWriter",
     "tag_code",
 ]

@@ -33,7 +33,7 @@ class Health:
         self.disk_full: str | None = None
         self.follows: str | None = None
 
-    def __setattr__(self, name: str, value: str | None | Callable[[], None]) -> None:
+    def __setattr__(self, name: str, value: str | Callable[[], None] | None) -> None:
         same = self.__dict__.get(name) == value
         object.__setattr__(self, name, value)
         if not same:

@@ -13,10 +13,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketq.kernel.records import BAD_CRC, BLANK, MESSAGE, RecordView
-from rocketq.store.store import Store
+
+if TYPE_CHECKING:
+    from rocketq.store.store import Store
 
 log = logging.getLogger(__name__)
 

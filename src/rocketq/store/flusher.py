@@ -39,8 +39,6 @@ class Flusher:
         self._announce = announce
         self.append_listeners: list[Callable[[], None]] = []
         self.is_awaited: Callable[[], bool] = lambda: True
-        """Whether anybody waits to hear of queues that grow. Whoever begins to looks at its queue first, so that
-        otherwise it is enough to announce them from time to time."""
         self._due = Due()
         self._waits = False
         self._service: Service | None = None
@@ -59,6 +57,11 @@ class Flusher:
         if self._service is not None:
             self._service.interval_ms = _interval_ms(config)
             self._service.wake()  # it may be in the middle of a wait that is far too long now
+
+    def announce_while(self, has_waiters: Callable[[], bool]) -> None:
+        """Whether anybody waits to hear of queues that grow. Whoever begins to looks at its queue first, so that
+        otherwise it is enough to announce them from time to time."""
+        self.is_awaited = has_waiters
 
     def flush(self, *, pages_min: int = 0, in_passing: bool = False) -> int:
         """Make everything appended so far durable (or nothing, below `pages_min` pages); the flushed position. What was

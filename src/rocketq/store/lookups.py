@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rocketq.errors import StoreClosedError
 from rocketq.model import Record
 from rocketq.store.arguments import require_count, require_number, require_place, require_text
+from rocketq.store.consume_queue_ext import Extension
+from rocketq.store.disk import Disk, DiskUsage
+from rocketq.store.index import Index
 from rocketq.store.queries import ExtensionFilter, Queries, RecordFilter, UnitFilter
 from rocketq.store.queue_table import QueueTable
 from rocketq.store.results import QueryResult, ReadResult
@@ -13,9 +18,11 @@ from rocketq.store.results import QueryResult, ReadResult
 class Lookups:
     """The questions of a store: they check what they are given, and that the store is open. Queries answer them."""
 
-    def __init__(self, queries: Queries, queues: QueueTable) -> None:
+    def __init__(self, queries: Queries, queues: QueueTable, index: Index, disk: Disk) -> None:
         self.queries = queries
         self.queues = queues
+        self.index = index
+        self.disk = disk
         self._closed = False
 
     def _require_open(self) -> None:
@@ -81,6 +88,19 @@ class Lookups:
         require_number("end_ms", end_ms)
         return self.queries.by_key(topic, key, count_max, begin_ms, end_ms)
 
+    def find_key(self, topic: str, key: str, *, count_max: int) -> list[int]:
+        """Log offsets of messages that may have a key, from the index alone."""
+        self._require_open()
+        return self.index.search(topic, key, count_max, 0, 1 << 62)
+
+    def topics(self) -> list[str]:
+        """Topics that have queues, sorted."""
+        return self.queues.topics()
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that exist, sorted."""
+        return [queue.queue_id for queue in self.queues.of_topic(topic)]
+
     def offset_by_time(self, topic: str, queue_id: int, time_ms: int, *, upper: bool = False) -> int:
         """The first offset stored at or after a time (`upper`: the last at or before it); 0 without such a queue."""
         self._require_open()
@@ -102,6 +122,21 @@ class Lookups:
         queue = self.queues.get(topic, queue_id)
         return 0 if queue is None else self.queries.max_offset_of(queue)
 
+    def end_offset(self, topic: str, queue_id: int) -> int:
+        """One past the last message, visible or not; 0 for a queue that does not exist."""
+        queue = self.queues.get(topic, queue_id)
+        return 0 if queue is None else queue.end_offset
+
+    def queue_unit(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
+        """(log offset, size, tags code) of a queue entry; None where there is none."""
+        queue = self.queues.get(topic, queue_id)
+        return None if queue is None else queue.unit(queue_offset)
+
+    def queue_extension(self, topic: str, queue_id: int, address: int) -> Extension | None:
+        """What a queue entry keeps beside it, by the address in its tags code."""
+        queue = self.queues.get(topic, queue_id)
+        return None if queue is None or queue.extensions is None else queue.extensions.get(address)
+
     def store_ms_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Store time of a queue's message; -1 when it is not there."""
         self._require_open()
@@ -121,3 +156,6 @@ class Lookups:
         """Store time of the oldest message; -1 without any."""
         self._require_open()
         return self.queries.earliest_store_ms()
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        return self.disk.usage(path)

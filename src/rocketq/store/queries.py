@@ -43,6 +43,8 @@ class Queries:
         queues: QueueTable,
         index: Index,
         visible_to: Callable[[], int],
+        *,
+        on_damaged_unit: Callable[[str], None],
     ) -> None:
         self._config = config
         self._log = commit_log
@@ -51,7 +53,7 @@ class Queries:
         self._visible_to = visible_to
         self._memory_bytes = _memory_bytes(config)
         self.bad_records = 0
-        self.on_damaged_unit: Callable[[str], None] = log.error
+        self._on_damaged_unit = on_damaged_unit
 
     def reconfigure(self, config: StoreConfig) -> None:
         self._config = config
@@ -153,7 +155,7 @@ class Queries:
     def _count_bad(self, queue: ConsumeQueue, queue_offset: int, found: QueueRead) -> None:
         self.bad_records += found.bad
         if found.bad_units and not self._log.is_damaged(found.bad_log_offset):
-            self.on_damaged_unit(f"queue {queue!r} points to {found.bad_log_offset}, where no message of it is")
+            self._on_damaged_unit(f"queue {queue!r} points to {found.bad_log_offset}, where no message of it is")
         log.error("queue %r: %d damaged record(s) behind offset %d were skipped, the last at log offset %d",
                   queue, found.bad, queue_offset, found.bad_log_offset)  # fmt: skip
 

@@ -42,13 +42,22 @@ class QueueExtensions:
     look at the record. So a failure to write one costs no message; the unit gets its plain tags code.
     """
 
-    def __init__(self, path: Path, file_bytes: int, disk: Disk, *, writable: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file_bytes: int,
+        disk: Disk,
+        *,
+        writable: bool = True,
+        find_last: Callable[[], Address] = lambda: None,
+        bitmap_of: Callable[[bytes, int], bytes] = lambda properties, store_ms: b"",
+    ) -> None:
         self.files = SegmentDirectory(path, file_bytes, disk)
         self.files.load()
         self._disk = disk
         self._writable = writable
-        self.find_last: Callable[[], Address] = lambda: None
-        self.bitmap_of: Callable[[bytes, int], bytes] = lambda properties, store_ms: b""
+        self._find_last = find_last
+        self._bitmap_of = bitmap_of
         self._end: int | None = None
         self._flushed = 0
         self._mapped: dict[int, mmap.mmap] = {}
@@ -102,7 +111,7 @@ class QueueExtensions:
         """Write the extension of a message that is in the log already; its address, or the tags code itself when that
         is not possible."""
         try:
-            return self.put(Extension(tags_code, store_ms, self.bitmap_of(properties, store_ms)))
+            return self.put(Extension(tags_code, store_ms, self._bitmap_of(properties, store_ms)))
         except Exception as error:  # the record is written, its unit must follow whatever happens here
             if not self._told:
                 self._told = True
@@ -113,7 +122,7 @@ class QueueExtensions:
         """Append a unit; its address."""
         data = unit.encode()
         if self._end is None:
-            self.settle(self.find_last())
+            self.settle(self._find_last())
         assert self._end is not None
         if self._other_size is not None:
             raise StoreError(f"it was written with files of {self._other_size} bytes, "
@@ -243,24 +252,27 @@ class StoreExtensions:
         self._disk = disk
         self._began = False
         self.path = config.root / FOLDER
-        self.bitmap_of: BitmapOf = lambda topic, properties, store_ms: b""
+        self._bitmap_of: BitmapOf = lambda topic, properties, store_ms: b""
 
     @property
     def are_written(self) -> bool:
         return self._enabled and self._began
 
+    def calculate_bitmaps(self, bitmap_of: BitmapOf) -> None:
+        self._bitmap_of = bitmap_of
+
     def begin(self) -> None:
         """The store is open."""
         self._began = True
 
-    def of(self, topic: str, queue_id: int) -> QueueExtensions | None:
+    def of(self, topic: str, queue_id: int, find_last: Callable[[], Address]) -> QueueExtensions | None:
         """A queue's own; None where there are none and none will be."""
         path = self.path / topic / str(queue_id)
         if not self._enabled and not path.is_dir():
             return None
-        found = QueueExtensions(path, self._file_bytes, self._disk)
-        found.bitmap_of = partial(self._bitmap, topic)
-        return found
+        return QueueExtensions(
+            path, self._file_bytes, self._disk, find_last=find_last, bitmap_of=partial(self._bitmap, topic)
+        )
 
     def _bitmap(self, topic: str, properties: bytes, store_ms: int) -> bytes:
-        return self.bitmap_of(topic, properties, store_ms)
+        return self._bitmap_of(topic, properties, store_ms)

@@ -54,7 +54,7 @@ class QueueTable:
         return sorted((queue for queue in self if queue.topic == topic), key=lambda queue: queue.queue_id)
 
     def topics(self) -> list[str]:
-        return sorted({topic for topic, _ in self._queues})
+        return sorted({queue.topic for queue in self})
 
     def remove(self, queue: ConsumeQueue) -> None:
         queue.remove()
@@ -67,9 +67,7 @@ class QueueTable:
 
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
         queue = ConsumeQueue(topic, queue_id, self._path_of(topic, queue_id), self._config.queue_file_bytes, self._disk)
-        queue.tail.extensions = extensions = self.extensions.of(topic, queue_id)
-        if extensions is not None:
-            extensions.find_last = queue.last_address
+        queue.tail.extensions = self.extensions.of(topic, queue_id, queue.last_address)
         queue.tail.extends = self.extensions.are_written
         self._queues[topic, queue_id] = queue
         return queue

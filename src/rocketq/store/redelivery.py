@@ -6,7 +6,7 @@ import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketq.kernel.redeliver import (
     ALL_DELIVERED,
@@ -23,7 +23,9 @@ from rocketq.protocol.names import topic_fault
 from rocketq.store.consume_queue import ConsumeQueue
 from rocketq.store.queue_table import QUEUE_ID_MAX
 from rocketq.store.results import AppendResult, AppendStatus
-from rocketq.store.store import Store
+
+if TYPE_CHECKING:
+    from rocketq.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +60,14 @@ class Redeliverer:
         self._removed_count = 0
 
     def deliver_due(
-        self, queue: ConsumeQueue, first: int, *, now_ms: int, count_max: int, due_to_ms: int | None = None
+        self, topic: str, queue_id: int, first: int, *, now_ms: int, count_max: int, due_to_ms: int | None = None
     ) -> Redelivered:
         """What is due of a queue whose units hold delivery times, from offset `first` on and in order. `due_to_ms`
         given: what is due by then."""
         store, kernel = self._store, self._kernel
+        queue = store.queues.get(topic, queue_id)
+        if queue is None:
+            return Redelivered(first, None, 0)
         first = max(first, queue.min_offset)
         end = store.queries.max_offset_of(queue)
         if first >= end:
@@ -93,10 +98,13 @@ class Redeliverer:
         return Redelivered(reached, due_ms, delivered, failure)
 
     def deliver_one(
-        self, queue: ConsumeQueue, queue_offset: int, log_offset: int, size: int, *, now_ms: int
+        self, topic: str, queue_id: int, queue_offset: int, log_offset: int, size: int, *, now_ms: int
     ) -> Redelivered:
         """One message of a queue, now."""
         kernel, check_crc = self._kernel, self._store.config.check_crc_on_read
+        queue = self._store.queues.get(topic, queue_id)
+        if queue is None:
+            return Redelivered(queue_offset, None, 0, f"queue {queue_id} of {topic} does not exist")
 
         def step() -> int:
             state: int = kernel.deliver_one(queue.tail, queue_offset, log_offset, size, now_ms, check_crc)

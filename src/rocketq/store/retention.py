@@ -50,7 +50,7 @@ def expired(config: StoreConfig, modified_ms: int, now_ms: int) -> bool:
 class Retention:
     """One pass at a time. Consumer progress plays no part: a group left behind goes on at the new minimum.
 
-    `keep_from` is a log position that replicas or others still need: nothing at or behind it is deleted.
+    `keep_from` takes a log position that replicas or others still need: nothing at or behind it is deleted.
     """
 
     def __init__(
@@ -61,12 +61,19 @@ class Retention:
         self._log = commit_log
         self._on_deleted = on_deleted
         self._manual_passes = 0
-        self.keep_from: Callable[[], int | None] = lambda: None
+        self._keep_from: Callable[[], int | None] = lambda: None
         self.pause: Callable[[float], None] = time.sleep
         self._warned_full = False
 
     def reconfigure(self, config: StoreConfig) -> None:
         self._config = config
+
+    def keep_from(self, position: Callable[[], int | None]) -> None:
+        self._keep_from = position
+
+    @property
+    def kept_from(self) -> int | None:
+        return self._keep_from()
 
     def request(self) -> None:
         """Delete expired files soon, whatever the hour."""
@@ -102,7 +109,7 @@ class Retention:
 
     def _first_may_go(self, now_ms: int, *, force: bool) -> bool:
         files = self._log.files
-        first, keep_from = files.first, self.keep_from()
+        first, keep_from = files.first, self.kept_from
         if first is None or not self._log.is_finished(first):
             return False
         if first + self._config.segment_bytes > self._log.positions.flushed:

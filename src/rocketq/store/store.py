@@ -22,8 +22,10 @@ from rocketq.store.announcer import Announcer, QueueListener
 from rocketq.store.checkpoint import Checkpoint, DirectoryLock
 from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import FlushType, StoreConfig
+from rocketq.store.delivery_progress import DeliveryProgress
 from rocketq.store.disk import Disk
 from rocketq.store.dispatch import Dispatcher
+from rocketq.store.fast_path import FastPathAccess
 from rocketq.store.flush import FlushGate, ReplicaGate
 from rocketq.store.flusher import Flusher
 from rocketq.store.index import Index
@@ -37,8 +39,10 @@ from rocketq.store.queue_table import QueueTable
 from rocketq.store.recovery import Progress, Recovery
 from rocketq.store.recovery_point import RecoveryPoint
 from rocketq.store.recovery_report import RecoveryReport
+from rocketq.store.redelivery import Redeliverer
 from rocketq.store.results import AppendResult
 from rocketq.store.retention import Retention
+from rocketq.store.timers import Timers
 from rocketq.store.upkeep import Upkeep
 from rocketq.store.warming import Warmer
 from rocketq.store.writer import Writer
@@ -65,10 +69,12 @@ class Store(Lookups):
         self.index = Index(config, self.disk, self.clock.now_ms)
         self.dispatcher = Dispatcher(config, self.log, self.queues, self.index)
         self.writer = Writer(config, self.clock, self.log, self.queues, self.index, self.dispatcher, self.health)
-        super().__init__(Queries(config, self.log, self.queues, self.index, lambda: self.visible_to), self.queues)
         self.announcer = Announcer(self.writer, self.log, self.dispatcher, lambda: self.visible_to)
         self.points = PointKeeper(config, self.disk, self.log, self.queues, self.index, self.writer)
-        self.queries.on_damaged_unit = self.points.distrust
+        queries = Queries(
+            config, self.log, self.queues, self.index, lambda: self.visible_to, on_damaged_unit=self.points.distrust
+        )
+        super().__init__(queries, self.queues, self.index, self.disk)
         self.flusher = Flusher(config, self.clock, self.log, self.writer, self.health, self.announcer.announce)
         self.warmer = Warmer(config, self.log)
         self.upkeep = Upkeep(
@@ -248,6 +254,11 @@ class Store(Lookups):
         return self.gate.position if self.config.flush_type is FlushType.SYNC_FLUSH else self.log.readable_end
 
     @property
+    def flushed_to(self) -> int:
+        """The log is on disk up to here, whatever the configuration requires."""
+        return self.gate.position
+
+    @property
     def acknowledged_to(self) -> int:
         """Appends that end at or before this position may be answered."""
         visible, gate = self.visible_to, self.replica_gate
@@ -264,10 +275,33 @@ class Store(Lookups):
         self._confirmed_to = log_offset
         self.announcer.announce()
 
+    def wait_for_replicas(self, gate: ReplicaGate | None) -> None:
+        """Answers to appends wait for this gate from now on."""
+        self.replica_gate = gate
+
     @property
     def refusal(self) -> str | None:
         """Why messages are refused right now, or None."""
         return self.health.refusal
+
+    @property
+    def failure(self) -> str | None:
+        """The error after which the store accepts no more messages, or None."""
+        return self.health.broken
+
+    def reject_appends(self, reason: str | None) -> None:
+        """Reject appends of clients because another broker writes this log; None: accept them."""
+        self.health.follows = reason
+
+    @property
+    def last_store_ms(self) -> int:
+        """Store time of the newest message when the store was opened; 0 without any."""
+        return self.points.last_store_ms
+
+    @property
+    def is_index_complete(self) -> bool:
+        """Whether the key index covers the whole log."""
+        return self.config.index_enabled and self.points.missing_index is None
 
     # Writing
 
@@ -333,6 +367,23 @@ class Store(Lookups):
             self.points.save()
             return end
 
+    @property
+    def last_file_start(self) -> int:
+        """Where the log file begins that the next record goes to."""
+        return self.log.files.start_of(self.log.end)
+
+    def sync_last_files(self) -> None:
+        """Sync the last two log files, which may hold bytes of an earlier process that are not on disk."""
+        self.flush()
+        last = self.last_file_start
+        for base in (last - self.config.segment_bytes, last):
+            if base in self.log.files:
+                self.disk.sync(self.log.files.path_of(base))
+
+    def save_file(self, path: Path, data: bytes) -> None:
+        """Replace a small file beside the log, synced with its directory."""
+        self.disk.replace(path, data)
+
     def add_append_listener(self, listener: Callable[[], None]) -> None:
         """Called when the log may have grown, by the thread that made it grow and with no lock held: be quick."""
         self.flusher.append_listeners.append(listener)
@@ -369,7 +420,7 @@ class Store(Lookups):
 
     def calculate_bitmaps(self, bitmap_of: BitmapOf) -> None:
         """From now on ask this for the bitmap of each new message that gets an extension."""
-        self.queues.extensions.bitmap_of = bitmap_of
+        self.queues.extensions.calculate_bitmaps(bitmap_of)
 
     # Changing settings
 
@@ -392,7 +443,40 @@ class Store(Lookups):
                 self.generation.bump()
             self.upkeep.reconfigure(config)
 
+    # Parts that work on an open store
+
+    def redeliverer(self, *, may_deliver_to: Callable[[str], bool]) -> Redeliverer:
+        """Moves messages of this store from a waiting queue to their own."""
+        return Redeliverer(self, may_deliver_to=may_deliver_to)
+
+    def delivery_progress(self) -> DeliveryProgress:
+        """The progress page of the delay levels."""
+        return DeliveryProgress(self)
+
+    def timers(self, now_ms: int) -> Timers:
+        """The timer files of this store."""
+        return Timers(self, now_ms)
+
+    def fast_path_access(self) -> FastPathAccess:
+        """The internals that the broker's fast path works with; everything else uses the interfaces."""
+        return FastPathAccess(
+            appender=self.log.appender,
+            log_map=self.log.map,
+            lock=self.writer.lock,
+            queues=self.queues,
+            health=self.health,
+            append_listeners=self.flusher.append_listeners,
+            appended=self.flusher.appended,
+            announce_while=self.flusher.announce_while,
+            first_file=lambda: self.log.files.first,
+            memory_bytes=lambda: self.queries.memory_bytes,
+        )
+
     # Deleting
+
+    def keep_log_from(self, position: Callable[[], int | None]) -> None:
+        """Retention deletes nothing at or behind this position."""
+        self.retention.keep_from(position)
 
     @property
     def retention(self) -> Retention:

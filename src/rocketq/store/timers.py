@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketq.kernel.properties import hash_text
 from rocketq.kernel.records import MESSAGE, RecordView
@@ -13,7 +13,6 @@ from rocketq.model import Record
 from rocketq.protocol.names import TIMER_TOPIC, Property
 from rocketq.protocol.properties import decode_properties
 from rocketq.store.delivery_progress import WALK_BYTES_MAX, delivered_since
-from rocketq.store.store import Store
 from rocketq.store.timer_files import (
     LOG_FILE_BYTES,
     TimerCheck,
@@ -24,6 +23,9 @@ from rocketq.store.timer_files import (
     TimerWheel,
     unit_kind,
 )
+
+if TYPE_CHECKING:
+    from rocketq.store.store import Store
 
 log = logging.getLogger(__name__)
 

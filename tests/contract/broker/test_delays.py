@@ -59,7 +59,7 @@ async def rests(cluster: EmbeddedCluster) -> None:
     """Everything that is due by now is delivered."""
 
     async def turn() -> None:
-        while cluster.brokers[0].parts.delays.step():
+        while cluster.brokers[0].parts.delay.levels.step():
             pass
 
     cluster.thread.run(turn())

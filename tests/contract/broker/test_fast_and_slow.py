@@ -135,12 +135,12 @@ class Twin:
     async def stop(self) -> Outcome:
         parts, outcome = self.broker.parts, Outcome()
         self.broker.feeds[0].count()  # as before any handler that would look
-        now = parts.figures.traffic.now
+        now = parts.stats.figures.traffic.now
         outcome.tables = {
-            "offsets": parts.offsets.snapshot().offsets,
-            "positions": dict(cast(Any, parts.positions)._offsets),
+            "offsets": parts.groups.offsets.snapshot().offsets,
+            "positions": dict(cast(Any, parts.groups.positions)._offsets),
             "traffic": (now.put, now.put_bytes, now.put_failed, now.found, now.missed, now.transferred),
-            "meters": {key: (m.value, m.times) for key, m in cast(Any, parts.figures.meters)._meters.items()},
+            "meters": {key: (m.value, m.times) for key, m in cast(Any, parts.stats.figures.meters)._meters.items()},
             "ends": {repr(queue): queue.end_offset for queue in parts.store.queues},
             "last record": parts.store.writer.last_record,
         }

@@ -132,7 +132,7 @@ def test_deliveries_are_the_same_with_and_without_bitmaps(
         asyncio.run(run(each.broker_addr, script))
         heard.append(script.heard)
         for group in ("g1", "g2", "g3", "g4"):
-            each.brokers[0].parts.filters.unregister(group, 0)
+            each.brokers[0].parts.pull.filters.unregister(group, 0)
     assert heard[0] == heard[1]
     assert sum(len(found) for _, found in heard[0]) > 50
     kept = extensions(cluster, topic)

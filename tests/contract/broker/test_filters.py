@@ -269,7 +269,7 @@ async def test_conditions_outlive_the_broker(make_rocketq_cluster: MakeCluster, 
     assert kept["bloomFilterData"]["bitNum"] == 112
     assert len(kept["bloomFilterData"]["bitPos"]) == 3
     assert kept["dead"] is (kept["deadTime"] >= kept["bornTime"])
-    filters = cluster.brokers[0].parts.filters
+    filters = cluster.brokers[0].parts.pull.filters
     known = filters.get("kept", topic)
     assert known is not None
     assert known.is_dead

@@ -195,7 +195,7 @@ async def test_name_servers_may_change_while_running(tmp_path: Path) -> None:
             change = f"namesrvAddr={first.addr};{second.addr}\n".encode()
             assert (await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=change)).code == 0
             await eventually(lambda: is_routed(second.addr))
-            topics = one.parts.topics
+            topics = one.parts.topics.table
 
             async def are_ordered(*expected: bool) -> bool:
                 found = [topics.get(f"T{number}") for number in range(2)]

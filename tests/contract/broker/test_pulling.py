@@ -108,7 +108,7 @@ async def test_070_only_what_matches_wakes_a_filtered_pull(rocketq_cluster: Embe
 @over_loopback
 async def test_072_a_filtered_pull_moves_on_at_the_regular_look(make_rocketq_cluster: MakeCluster, topic: str) -> None:
     cluster = make_rocketq_cluster()
-    polling = cluster.brokers[0].parts.polling
+    polling = cluster.brokers[0].parts.pull.polling
 
     async def look() -> None:
         polling.recheck()
@@ -341,7 +341,7 @@ async def test_005_binary_requests_get_binary_answers_held_or_not(rocketq_cluste
 @over_loopback
 async def test_a_client_that_vanishes_takes_its_held_pulls_along(make_rocketq_cluster: MakeCluster, topic: str) -> None:
     cluster = make_rocketq_cluster()
-    polling = cluster.brokers[0].parts.polling
+    polling = cluster.brokers[0].parts.pull.polling
     async with connected(cluster.broker_addr) as (peer,):
         await make_topic(peer, topic)
         async with connected(cluster.broker_addr) as (doomed,):

@@ -105,7 +105,7 @@ async def pair(
 
 async def follows(master: Broker, *slaves: Broker, within_s: float = 20) -> None:
     async def look() -> bool:
-        acked = [link.confirmed_to for link in master.parts.replication.state().replicas]
+        acked = [link.confirmed_to for link in master.parts.ha.replication.state().replicas]
         return len(acked) >= len(slaves) and all(end == master.parts.store.log_end for end in acked)
 
     await eventually(look, within_s)
@@ -184,7 +184,7 @@ async def test_slave_serves_reads_wakes_held_pulls_and_refuses_writes(tmp_path: 
         await make_topic(one, "Served", 1)
 
         async def is_known() -> bool:
-            return "Served" in slave.parts.topics
+            return "Served" in slave.parts.topics.table
 
         await eventually(is_known)
         held = hold(two, "Served")
@@ -198,7 +198,7 @@ async def test_slave_serves_reads_wakes_held_pulls_and_refuses_writes(tmp_path: 
         refused = await send(two, "Served")
         assert (refused.code, "slave" in (refused.remark or "")) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
         assert (await send(two, "NeverMade")).code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "NeverMade" not in slave.parts.topics
+        assert "NeverMade" not in slave.parts.topics.table
         ended = await two.ask(
             RequestCode.END_TRANSACTION,
             {
@@ -211,10 +211,10 @@ async def test_slave_serves_reads_wakes_held_pulls_and_refuses_writes(tmp_path: 
             },
         )
         assert ended.code == ResponseCode.SLAVE_NOT_AVAILABLE
-        version = slave.parts.groups.data_version
+        version = slave.parts.groups.table.data_version
         await heartbeat(two, "c1", "newcomers", topic="Served")
         assert [record.body for record in records(await pull(two, "Served", group="others"))] == [b"first"]
-        assert slave.parts.groups.data_version == version
+        assert slave.parts.groups.table.data_version == version
         assert slave.parts.store.log_end == master.parts.store.log_end
 
 
@@ -234,7 +234,7 @@ async def test_readers_far_behind_are_sent_to_the_slave(tmp_path: Path) -> None:
             assert (answer.code, answer.ext_fields["suggestWhichBrokerId"]) == (0, "1")
 
             async def is_known() -> bool:
-                return "Far" in slave.parts.topics
+                return "Far" in slave.parts.topics.table
 
             await eventually(is_known)
             seen: list[bytes] = []
@@ -250,7 +250,7 @@ async def test_readers_far_behind_are_sent_to_the_slave(tmp_path: Path) -> None:
                     return len(set(seen)) == 60
 
                 await eventually(has_all, 30)
-            assert slave.parts.figures.traffic.now.found > 0
+            assert slave.parts.stats.figures.traffic.now.found > 0
 
 
 @over_loopback
@@ -263,17 +263,17 @@ async def test_bad_offsets_and_commits_of_pulls_are_left_to_the_master(tmp_path:
         await follows(master, slave)
 
         async def is_known() -> bool:
-            return "Bad" in slave.parts.topics
+            return "Bad" in slave.parts.topics.table
 
         await eventually(is_known)
         answer = await pull(two, "Bad", 77)
         assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "77")
         await pull(two, "Bad", 0, group="g", sysFlag=5, commitOffset=2)
         await pull(two, "Bad", 77, group="g", sysFlag=5, commitOffset=2)
-        assert slave.parts.offsets.get("g", "Bad", 0) is None
+        assert slave.parts.groups.offsets.get("g", "Bad", 0) is None
         fields = {"consumerGroup": "g", "topic": "Bad", "queueId": 0, "commitOffset": 1}
         assert (await two.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)).code == 0
-        assert slave.parts.offsets.get("g", "Bad", 0) == 1
+        assert slave.parts.groups.offsets.get("g", "Bad", 0) == 1
         assert slave.parts.store.log_end == master.parts.store.log_end
 
 
@@ -283,25 +283,25 @@ async def test_tables_follow_the_master(tmp_path: Path) -> None:
     async with pair(tmp_path) as (master, slave), connected(master.addr) as (one,):
         await make_topic(one, "Made", 3)
         await heartbeat(one, "c1", "readers", topic="Made")
-        master.parts.offsets.commit("readers", "Made", 2, 17)
+        master.parts.groups.offsets.commit("readers", "Made", 2, 17)
         await send(one, "Made", properties=props(DELAY="1"))
 
         async def is_copied() -> bool:
-            made = slave.parts.topics.get("Made")
+            made = slave.parts.topics.table.get("Made")
             return (
                 made is not None
                 and made.read_queue_count == 3
-                and slave.parts.groups.get("readers") is not None
-                and slave.parts.offsets.get("readers", "Made", 2) == 17
+                and slave.parts.groups.table.get("readers") is not None
+                and slave.parts.groups.offsets.get("readers", "Made", 2) == 17
                 and slave.parts.files.delay_offsets.load().offsets.get(1) == 1
-                and slave.parts.topics.data_version == master.parts.topics.data_version
+                and slave.parts.topics.table.data_version == master.parts.topics.table.data_version
             )
 
         await eventually(is_copied)
         assert (await one.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Made"})).code == 0
 
         async def is_gone() -> bool:
-            return slave.parts.topics.get("Made") is None
+            return slave.parts.topics.table.get("Made") is None
 
         await eventually(is_gone)
         assert slave.parts.store.max_offset("SCHEDULE_TOPIC_XXXX", 0) == 1
@@ -354,7 +354,7 @@ async def test_routes_know_slaves_and_readers_go_on_without_the_master(tmp_path:
                 await follows(master, slave)
 
                 async def is_known() -> bool:
-                    return "Read" in slave.parts.topics
+                    return "Read" in slave.parts.topics.table
 
                 await eventually(is_known)
                 async with connected(names.addr) as (peer,):
@@ -407,7 +407,7 @@ async def test_sync_master_tells_whether_a_slave_has_it(tmp_path: Path, flush: s
             writer.write(encode_report(master.parts.store.log_end))
 
             async def is_heard() -> bool:
-                return len(master.parts.replication.state().replicas) == 1
+                return len(master.parts.ha.replication.state().replicas) == 1
 
             await eventually(is_heard)
             for text in (props(), props(DELAY="1")):
@@ -440,7 +440,7 @@ async def test_slave_too_far_behind_does_not_count(tmp_path: Path) -> None:
             await reader.readexactly(0)
 
             async def is_heard() -> bool:
-                return len(master.parts.replication.state().replicas) == 1
+                return len(master.parts.ha.replication.state().replicas) == 1
 
             await eventually(is_heard)
             waiting = asyncio.ensure_future(send(one, "Behind", b"x" * 1_500))
@@ -571,10 +571,10 @@ async def test_silent_master_is_given_up_and_heartbeats_keep_both_together(tmp_p
     silent.stop()
     quick = {"haSendHeartbeatInterval": "100", "haHousekeepingInterval": "3000"}
     async with pair(tmp_path, slave=quick, **quick) as (master, slave):
-        connection = slave.parts.replication._follower.connection  # type: ignore[attr-defined]
+        connection = slave.parts.ha.replication._follower.connection  # type: ignore[attr-defined]
         await asyncio.sleep(4)
-        assert slave.parts.replication._follower.connection is connection  # type: ignore[attr-defined]
-        assert master.parts.replication.state().in_sync_count == 1
+        assert slave.parts.ha.replication._follower.connection is connection  # type: ignore[attr-defined]
+        assert master.parts.ha.replication.state().in_sync_count == 1
 
 
 @over_loopback
@@ -609,11 +609,11 @@ async def test_slow_slave_holds_up_nobody_and_memory_stays_small(tmp_path: Path)
             await fill(master, "Slow", 400, 3_000)
 
         async def is_level() -> bool:
-            links = master.parts.replication.state().replicas
+            links = master.parts.ha.replication.state().replicas
             return any(link.confirmed_to == master.parts.store.log_end for link in links)
 
         await eventually(is_level, 30)
-        slow = [link for link in master.parts.replication.state().replicas if link.confirmed_to == 0]
+        slow = [link for link in master.parts.ha.replication.state().replicas if link.confirmed_to == 0]
         assert len(slow) == 1
         assert slow[0].sent_to < master.parts.store.log_end
         writer.close()

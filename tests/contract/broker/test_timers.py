@@ -59,7 +59,7 @@ def rests(cluster: EmbeddedCluster) -> None:
     """Everything that is due by now is delivered."""
 
     async def turn() -> None:
-        while cluster.brokers[0].parts.timer.step():
+        while cluster.brokers[0].parts.delay.timers.step():
             pass
 
     cluster.thread.run(turn())
@@ -315,7 +315,7 @@ async def test_what_is_asked_of_the_wheel_of_a_stopping_broker_is_refused(
     async with connected(cluster.broker_addr) as (peer,):
         await make_topic(peer, topic)
         sent = await send(peer, topic, properties=props(UNIQ_KEY="U1", TIMER_DELAY_SEC="60"))
-        cluster.thread.run(cluster.brokers[0].parts.timer.stop())
+        cluster.thread.run(cluster.brokers[0].parts.delay.timers.stop())
         answers = [
             await peer.ask(RequestCode.GET_TIMER_CHECK_POINT),
             await peer.ask(RequestCode.GET_TIMER_METRICS),

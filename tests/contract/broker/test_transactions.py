@@ -430,7 +430,7 @@ async def test_open_transactions_are_asked_about_after_a_restart(make_rocketq_cl
         assert (await end(peer, halves[1], COMMIT)).code == 0
     cluster.restart_broker()
     async with connected(cluster.broker_addr) as (peer,):
-        assert {one.root for one in cluster.brokers[0].parts.transactions.ledger} <= {0, 2, 3}
+        assert {one.root for one in cluster.brokers[0].parts.transactions.service.ledger} <= {0, 2, 3}
         await produce_for(peer, "c1", "pg")
         left = {"U0", "U2", "U3"}
         while left:
@@ -450,7 +450,7 @@ async def test_cleaning_up_topics_leaves_transactions_alone(cluster: EmbeddedClu
         assert (await end(peer, first, ROLLBACK)).code == 0
 
         async def forget() -> None:
-            cluster.brokers[0].parts.topics.delete(HALF, OP, now_ms=0)
+            cluster.brokers[0].parts.topics.table.delete(HALF, OP, now_ms=0)
 
         await asyncio.to_thread(cluster.thread.run, forget())
         assert (await peer.ask(RequestCode.CLEAN_UNUSED_TOPIC)).code == 0

@@ -58,6 +58,6 @@ def test_a_strict_group_and_its_conflicts_are_shown(make_rocketq_cluster: Callab
 
     asyncio.run(play())
     assert call(cluster.name_server_addr, "group", "set", "g", "--strict").code == 0
-    assert cluster.brokers[0].parts.groups.get("g").is_strict  # type: ignore[union-attr]
+    assert cluster.brokers[0].parts.groups.table.get("g").is_strict  # type: ignore[union-attr]
     assert call(cluster.name_server_addr, "group", "set", "g", "--retry-max", "3").code == 0
-    assert cluster.brokers[0].parts.groups.get("g").is_strict  # type: ignore[union-attr]
+    assert cluster.brokers[0].parts.groups.table.get("g").is_strict  # type: ignore[union-attr]

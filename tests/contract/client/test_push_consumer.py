@@ -711,7 +711,7 @@ async def test_a_lock_that_somebody_else_got_meanwhile_stops_a_queue_until_it_is
                 assert isinstance(held, OrderlyQueue)
                 held.set_lock(False, 0)
                 held.last_lock_ms -= 61_000
-            broker = cluster.brokers[0].parts.locks
+            broker = cluster.brokers[0].parts.groups.locks
             for queue in queues:
                 broker.unlock(group, consumer.session.client_id, [queue])
             assert await locks.lock(queues) == frozenset(queues)

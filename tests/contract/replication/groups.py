@@ -15,7 +15,7 @@ from rocketq.replication.control import ControlStore
 from rocketq.replication.control_memory import ControlTable, MemoryControl
 from rocketq.replication.fenced_replica import FencedReplica
 from rocketq.replication.lease import LeaseMode, LeaseTimes
-from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.replica_files import FencedStore
 from rocketq.runtime.clock import SystemClock
 from rocketq.store import AppendStatus, FlushType, Store, StoreConfig
 from rocketq.testing.etcd import free_ports
@@ -91,7 +91,7 @@ class Member:
         settings = AgentSettings(
             addr=addr, ha_addr=addr, times=group.times, lease_mode=group.mode, rules=group.rules, poll_ms=1_000
         )
-        replica = StoreReplica(store, "cluster", "broker-a")
+        replica = FencedStore(store, "cluster", "broker-a")
         self.running = FencedReplica(replica, settings, group.control(), SystemClock(), self.roles)
         await self.running.start("127.0.0.1", self.port)
 

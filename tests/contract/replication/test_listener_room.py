@@ -12,7 +12,7 @@ import pytest
 from rocketq.replication.classic_listener import ListenerRules, ReplicaListener
 from rocketq.replication.fenced_listener import FencedListener, Mastership
 from rocketq.replication.fenced_master import Acked
-from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.replica_files import FencedStore
 from rocketq.replication.stream_bodies import Introduction
 from rocketq.runtime.clock import SystemClock
 from rocketq.store import Store, StoreConfig
@@ -40,8 +40,8 @@ async def classic(store: Store) -> ReplicaListener:
 
 
 async def fenced(store: Store) -> FencedListener:
-    replica = StoreReplica(store, "c", "b")
-    made = FencedListener(replica, SystemClock(), Nobody(), slaves_max=ROOM)
+    replica = FencedStore(store, "c", "b")
+    made = FencedListener(replica, SystemClock(), Nobody(), encode_tables=bytes, slaves_max=ROOM)
     own = Introduction("c", "b", 1, "code", SEGMENT_BYTES, replica.shape)
     made.lead(Mastership(1, own, lambda: 0))
     await made.start("127.0.0.1", 0)

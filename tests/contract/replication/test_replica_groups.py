@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketq.replication.lease import LeaseMode
-from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.replica_files import FencedStore
 from rocketq.store import FlushType
 
 from .groups import HANG_S, SEGMENT_BYTES, LocalGroup, bytes_of, until
@@ -196,11 +196,11 @@ def test_what_a_member_has_not_copied_is_not_deleted(tmp_path: Path) -> None:
         leader = await group.leader()
         ends = [leader.append(number) for number in range(1_200)]
         assert await leader.is_answered(ends[-1])
-        assert leader.store.retention.keep_from() == leader.store.log_end
+        assert leader.store.retention.kept_from == leader.store.log_end
         slowest = leader.replica.agent.term
         assert slowest is not None
         next(iter(slowest.followers.values())).written = 10
-        assert leader.store.retention.keep_from() == 10
+        assert leader.store.retention.kept_from == 10
 
     run(lambda: LocalGroup(tmp_path), work)
 
@@ -219,14 +219,14 @@ def test_a_long_truncation_holds_up_nothing_else(tmp_path: Path, monkeypatch: py
         new = await group.leader(in_sync=2)
         assert await new.is_answered(new.append(100))
         begun, may_end = threading.Event(), threading.Event()
-        original = StoreReplica.cut
+        original = FencedStore.cut
 
-        def slow_cut(replica: StoreReplica, point: int) -> int:
+        def slow_cut(replica: FencedStore, point: int) -> int:
             begun.set()
             assert may_end.wait(HANG_S)
             return original(replica, point)
 
-        monkeypatch.setattr(StoreReplica, "cut", slow_cut)
+        monkeypatch.setattr(FencedStore, "cut", slow_cut)
         await old.start()
         await until(begun.is_set)
         lease = old.replica.agent.lease
@@ -248,15 +248,15 @@ def test_an_epoch_that_is_long_in_coming_to_disk_holds_up_nothing_else(
 ) -> None:
     """Goal: a slave's lease is kept alive meanwhile; nothing of the epoch is in its log before the entry is on disk."""
     begun, may_end = threading.Event(), threading.Event()
-    original = StoreReplica.begin_epoch
+    original = FencedStore.begin_epoch
 
-    def slow_begin(replica: StoreReplica, number: int, start: int) -> None:
+    def slow_begin(replica: FencedStore, number: int, start: int) -> None:
         begun.set()
         assert may_end.wait(HANG_S)
         original(replica, number, start)
 
     async def work(group: LocalGroup) -> None:
-        monkeypatch.setattr(StoreReplica, "begin_epoch", slow_begin)
+        monkeypatch.setattr(FencedStore, "begin_epoch", slow_begin)
         leader = await group.leader()
         leader.append(1)
         await until(begun.is_set)
@@ -277,15 +277,15 @@ def test_an_epoch_that_is_long_in_coming_to_disk_holds_up_nothing_else(
 
 def test_an_epoch_that_cannot_be_kept_stops_its_slave_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a full disk ends the connection before a byte of the epoch is taken; with room again the slave goes on."""
-    original, full = StoreReplica.begin_epoch, [True]
+    original, full = FencedStore.begin_epoch, [True]
 
-    def begin(replica: StoreReplica, number: int, start: int) -> None:
+    def begin(replica: FencedStore, number: int, start: int) -> None:
         if full[0]:
             raise OSError(ENOSPC, "No space left on device")
         original(replica, number, start)
 
     async def work(group: LocalGroup) -> None:
-        monkeypatch.setattr(StoreReplica, "begin_epoch", begin)
+        monkeypatch.setattr(FencedStore, "begin_epoch", begin)
         leader = await group.leader()
         leader.append(1)
         slaves = [member for member in group.members if member is not leader]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from rocketq.broker.pull.held_pulls import HeldPull
-from rocketq.broker.pull.long_polling import SLICE_MS, LongPolling
+from rocketq.broker.pull.long_polling import SLICE_MS, LongPolling, Serve
 from rocketq.runtime.clock import ManualClock
 
 QUEUE = ("T", 0)
@@ -33,9 +33,8 @@ class Served:
         return True
 
 
-def polling_of(clock: ManualClock, served: Served) -> LongPolling[int]:
-    polling: LongPolling[int] = LongPolling(clock, lambda queue: 0, held_max=lambda: COUNT)
-    polling.serve = served
+def polling_of(clock: ManualClock, served: Serve[int]) -> LongPolling[int]:
+    polling: LongPolling[int] = LongPolling(clock, lambda queue: 0, served, held_max=lambda: COUNT)
     for number in range(COUNT):
         assert polling.hold(HeldPull(QUEUE, 0, 60_000, link=number, payload=number))
     return polling
@@ -104,14 +103,13 @@ def test_one_that_fails_does_not_keep_the_rest_from_waking() -> None:
     async def run() -> list[str]:
         clock, faults = ManualClock(), []
         served = Served(clock)
-        polling = polling_of(clock, served)
 
         def serve(pull: HeldPull[int], last: bool) -> bool:
             if pull.payload == 3:
                 raise ValueError("no")
             return served(pull, last)
 
-        polling.serve = serve
+        polling = polling_of(clock, serve)
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(str(context["exception"])))
         polling.on_queue_grown(*QUEUE, 1)
         while len(served.numbers) < COUNT - 1:

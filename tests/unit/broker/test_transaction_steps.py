@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,13 @@ GROUP = "CID_RMQ_SYS_TRANS"
 
 
 class Bench:
-    def __init__(self, store: MemoryStore | None = None, offsets: OffsetTable | None = None) -> None:
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        offsets: OffsetTable | None = None,
+        *,
+        place: Callable[[NewMessage], NewMessage] = lambda message: message,
+    ) -> None:
         self.store = store or MemoryStore(ManualClock())
         self.clock = self.store.clock
         self.offsets = offsets or OffsetTable()
@@ -35,7 +42,7 @@ class Bench:
         source = TransactionLog(self.store, self.store, HOST)
         rules = CheckRules(timeout_ms=6_000, checks_max=2)
         self.tx = Transactions(
-            source, self.topics, self.offsets, self.clock.now_ms, lambda: rules, make_key=lambda: "MADE"
+            source, self.topics, self.offsets, self.clock.now_ms, lambda: rules, make_key=lambda: "MADE", place=place
         )
         self.tx.start()
 
@@ -181,8 +188,7 @@ def test_floors_are_kept_once_the_log_is_safe_that_far() -> None:
 
 def test_where_a_committed_message_goes_can_be_another_place() -> None:
     """Goal: the place of a delayed one is asked for."""
-    bench = Bench()
-    bench.tx.place = lambda message: replace(message, topic="SCHEDULE_TOPIC_XXXX", queue_id=2)
+    bench = Bench(place=lambda message: replace(message, topic="SCHEDULE_TOPIC_XXXX", queue_id=2))
     bench.decide(bench.half(), COMMIT)
     assert (bench.bodies("T"), bench.bodies("SCHEDULE_TOPIC_XXXX")) == ([], [b"body"])
 

@@ -101,7 +101,7 @@ def test_growth_that_nobody_waits_for_is_announced_now_and_then(tmp_path: Path, 
     disk = StagedDisk()
     store = open_store(tmp_path, clock=clock, disk=disk, segment_bytes=1 << 20, flush_type=flush_type)
     store.add_listener(lambda topic, queue_id, end: told.append(end))
-    store.flusher.is_awaited = lambda: bool(waiting)
+    store.flusher.announce_while(lambda: bool(waiting))
     store.flush_step()
     grow(store)
     store.flush_step()

@@ -136,11 +136,11 @@ class Play:
         """A filling disk takes the oldest files, but not what somebody still needs."""
         self.store.flush()
         keep = self.rng.randrange(self.store.log_start, self.store.log_end + 1)
-        self.store.retention.keep_from = lambda: keep
+        self.store.retention.keep_from(lambda: keep)
         self.disk.usage_now = FILLING
         self.store.clean()
         self.disk.usage_now = ROOMY
-        self.store.retention.keep_from = lambda: None
+        self.store.retention.keep_from(lambda: None)
         self.model.forget_before(self.store.log_start)
 
     def delete_topic(self) -> None:

@@ -243,12 +243,11 @@ def test_delayed_messages_come_at_their_time(tmp_path: Path) -> None:
     store = open_extended(tmp_path, clock=clock)
     given = {"topic": "SCHEDULE_TOPIC_XXXX", "DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0"}
     store.append(message(b"later", **given))
-    waiting = queue_of(store, "SCHEDULE_TOPIC_XXXX")
     assert extensions_of(store, "SCHEDULE_TOPIC_XXXX") == [Extension(NOW_MS + 1_000, NOW_MS, BITMAP)]
     deliverer = Redeliverer(store)
-    early = deliverer.deliver_due(waiting, 0, now_ms=NOW_MS + 999, count_max=10)
+    early = deliverer.deliver_due("SCHEDULE_TOPIC_XXXX", 0, 0, now_ms=NOW_MS + 999, count_max=10)
     assert (early.delivered, early.due_ms) == (0, NOW_MS + 1_000)
-    assert deliverer.deliver_due(waiting, 0, now_ms=NOW_MS + 1_000, count_max=10).delivered == 1
+    assert deliverer.deliver_due("SCHEDULE_TOPIC_XXXX", 0, 0, now_ms=NOW_MS + 1_000, count_max=10).delivered == 1
     assert bodies(store.read("T", 0, 0)) == [b"later"]
     assert is_address(codes(store)[0])
 

@@ -55,11 +55,9 @@ def records(store: Store, topic: str, queue_id: int) -> list[Record]:
 
 
 def deliver_all(store: Store, redeliverer: Redeliverer, clock: ManualClock, first: int = 0) -> int:
-    queue = store.queues.get(SCHEDULE, 0)
-    assert queue is not None
     offset, total = first, 0
     while True:
-        done = redeliverer.deliver_due(queue, offset, now_ms=clock.now_ms(), count_max=7)
+        done = redeliverer.deliver_due(SCHEDULE, 0, offset, now_ms=clock.now_ms(), count_max=7)
         assert done.failure is None
         offset, total = done.next_offset, total + done.delivered
         if done.due_ms is None or done.due_ms > clock.now_ms():
@@ -137,7 +135,7 @@ def test_a_unit_with_a_tag_hash_in_place_of_its_time_is_not_early(config: StoreC
         assert unit is not None
         queue.put_at(0, unit[0], unit[1], 120)
         redeliverer = Redeliverer(store)
-        done = redeliverer.deliver_due(queue, 0, now_ms=clock.now_ms(), count_max=5)
+        done = redeliverer.deliver_due(SCHEDULE, 0, 0, now_ms=clock.now_ms(), count_max=5)
         assert (done.delivered, done.due_ms) == (0, clock.now_ms() + 5_000)
         clock.advance(5_000)
         assert deliver_all(store, redeliverer, clock) == 1
@@ -151,7 +149,7 @@ def test_a_refusing_store_is_told_and_tried_again(config: StoreConfig, clock: Ma
         assert queue is not None
         redeliverer = Redeliverer(store)
         store.health.disk_full = "the disk is full"
-        done = redeliverer.deliver_due(queue, 0, now_ms=clock.now_ms(), count_max=5)
+        done = redeliverer.deliver_due(SCHEDULE, 0, 0, now_ms=clock.now_ms(), count_max=5)
         assert (done.next_offset, done.delivered, done.failure) == (0, 0, "the disk is full")
         store.health.disk_full = None
         assert deliver_all(store, redeliverer, clock) == 1
@@ -165,7 +163,7 @@ def test_a_deleted_topic_is_not_written_to_behind_its_back(config: StoreConfig, 
         queue = store.queues.get(SCHEDULE, 0)
         assert queue is not None
         redeliverer = Redeliverer(store)
-        redeliverer.deliver_due(queue, 0, now_ms=clock.now_ms(), count_max=1)
+        redeliverer.deliver_due(SCHEDULE, 0, 0, now_ms=clock.now_ms(), count_max=1)
         store.delete_topic("T")
         assert deliver_all(store, redeliverer, clock, 1) == 1
         (record,) = records(store, "T", 0)

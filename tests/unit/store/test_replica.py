@@ -408,7 +408,7 @@ def test_answers_may_wait_for_replicas_while_readers_do_not(tmp_path: Path) -> N
         told.append(store.log_end)
 
     store.add_append_listener(listener)
-    store.replica_gate = ReplicaGate(lambda log_end: True, lambda: 1_000)
+    store.wait_for_replicas(ReplicaGate(lambda log_end: True, lambda: 1_000))
     end = store.append(message(b"one")).end
     assert (store.visible_to, store.acknowledged_to, told) == (end, 0, [end])
     store.replica_gate.release(end)

@@ -154,11 +154,11 @@ def test_active_file_is_never_deleted(tmp_path: Path) -> None:
 def test_what_others_need_is_kept(tmp_path: Path) -> None:
     """Goal: nothing at or behind `keep_from` goes, not even by force."""
     store = aged_store(tmp_path, usage=FULLER)
-    store.retention.keep_from = lambda: 2 * SEGMENT - 1
+    store.retention.keep_from(lambda: 2 * SEGMENT - 1)
     assert clean(store) == [LogRange(0, SEGMENT)]
-    store.retention.keep_from = lambda: 2 * SEGMENT
+    store.retention.keep_from(lambda: 2 * SEGMENT)
     assert clean(store) == [LogRange(SEGMENT, 2 * SEGMENT)]
-    store.retention.keep_from = lambda: None
+    store.retention.keep_from(lambda: None)
     assert clean(store) == [LogRange(2 * SEGMENT, 3 * SEGMENT)]
     store.close()
 

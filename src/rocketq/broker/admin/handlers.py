@@ -19,7 +19,7 @@ from rocketq.protocol.config_text import decode_config
 from rocketq.protocol.headers.admin import BrokerConfigResponse, ReadModeRequest, ResetFlushOffsetRequest
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class OperationPorts:
     runtime: RuntimeInfo
     offsets: OffsetTable
     delay_offsets: Callable[[], DelayOffsets]
-    store: Store
+    store: StoreWriter
     clock: Clock
     replication: Callable[[], ReplicationState]
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from rocketq.broker.admin.settings import Settings
+from rocketq.broker.config import BrokerConfig
 from rocketq.broker.free_port import REPLICATION_STEP
 from rocketq.broker.topics.table import TopicTable
 from rocketq.errors import RocketQError
@@ -27,6 +28,7 @@ from rocketq.protocol.requests import make_request
 from rocketq.protocol.versions import OUR_VERSION
 from rocketq.remoting import Connection, ConnectionPool
 from rocketq.remoting.address import join_addr
+from rocketq.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +40,6 @@ _GOODBYE_TIMEOUT_MS: Final = 1_000
 _ROUTE_TIMEOUT_MS: Final = 3_000
 _READ_WRITE: Final = int(Perm.READ | Perm.WRITE)
 
-OrdersListener = Callable[[KeyValues], None]
-"""Told the ordered topics of all NameServers together."""
 MasterListener = Callable[[str, str | None], None]
 """Told where a slave's master is, and where it can be followed, whenever a NameServer says so."""
 
@@ -50,13 +50,16 @@ class Registrations:
     def __init__(self, settings: Settings, topics: TopicTable) -> None:
         self.settings = settings
         self._topics = topics
-        self.state_version: int | None = None
-        """The epoch of a master among replicas: NameServers refuse an older one."""
+        self._state_version: int | None = None
+
+    def take_state(self, state_version: int) -> None:
+        """The epoch of a master among replicas: NameServers reject an older one."""
+        self._state_version = state_version
 
     def register(self) -> Command:
         config = self.settings.config
         topics = _as_permitted(self._topics.snapshot(), config.perm)
-        if self.state_version is not None:
+        if self._state_version is not None:
             topics = replace(topics, data_version=self._version)
         registration = Registration(topics=topics)
         compressed = config.compressed_register
@@ -82,7 +85,7 @@ class Registrations:
     @property
     def _version(self) -> DataVersion:
         version = self._topics.data_version
-        return version if self.state_version is None else replace(version, state_version=self.state_version)
+        return version if self._state_version is None else replace(version, state_version=self._state_version)
 
     def goodbye(self) -> Command:
         config = self.settings.config
@@ -207,15 +210,18 @@ class NameServerLink:
 class Registrar:
     """All NameServers of the settings."""
 
-    def __init__(self, settings: Settings, topics: TopicTable, *, on_orders: OrdersListener) -> None:
+    def __init__(self, settings: Settings, topics: TopicTable, clock: Clock) -> None:
         self._registrations = Registrations(settings, topics)
-        self._on_orders = on_orders
-        self.on_master: MasterListener = lambda addr, ha_addr: None
+        self._topics = topics
+        self._clock = clock
+        self.master_listeners: list[MasterListener] = []
         self._pool = ConnectionPool()
         self._pool.add_close_callback(self._lost)
         self._links: dict[str, NameServerLink] = {}
         self._orders: dict[str, KeyValues] = {}
         self._stopping = False
+        topics.listeners.append(self.announce)
+        settings.listeners.append(self._settings_changed)
 
     async def start(self) -> None:
         """Returns when all NameServers know this broker; one that does not answer is not waited for long."""
@@ -232,7 +238,7 @@ class Registrar:
 
     def take_state(self, state_version: int) -> None:
         """From now on registrations carry this epoch."""
-        self._registrations.state_version = state_version
+        self._registrations.take_state(state_version)
         self.announce()
 
     def announce(self) -> None:
@@ -240,6 +246,10 @@ class Registrar:
         self._match_settings()
         for link in self._links.values():
             link.announce()
+
+    def _settings_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
+        if before.name_servers != after.name_servers and not self._stopping:
+            self.announce()
 
     async def settle(self) -> None:
         """Returns when all NameServers know every change so far; one that does not answer is not waited for long."""
@@ -273,7 +283,8 @@ class Registrar:
             return
         told = headers.RegisterBrokerResponse.decode(answer.ext_fields)
         if told.master_addr:
-            self.on_master(told.master_addr, told.ha_addr)
+            for listener in self.master_listeners:
+                listener(told.master_addr, told.ha_addr)
 
     def _take_orders(self, addr: str, body: bytes) -> None:
         """Of all NameServers together: were each heard alone, two that differ would never come to rest."""
@@ -282,8 +293,8 @@ class Registrar:
         else:
             self._orders.pop(addr, None)
         if self._orders:
-            tables = (orders.table for orders in self._orders.values())
-            self._on_orders(KeyValues(table={key: value for table in tables for key, value in table.items()}))
+            ordered = {topic for orders in self._orders.values() for topic in orders.table}
+            self._topics.set_orders(ordered, now_ms=self._clock.now_ms())
 
     def _lost(self, addr: str, connection: Connection) -> None:
         """A NameServer forgets a broker with its connection, so it must hear of us again."""

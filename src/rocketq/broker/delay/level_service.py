@@ -12,9 +12,8 @@ from rocketq.broker.stats.broker_stats import Figures
 from rocketq.protocol.bodies.offsets import DelayOffsets
 from rocketq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketq.runtime.clock import Clock
-from rocketq.store import StateFile, Store
-from rocketq.store.delivery_progress import LEVELS_MAX, DeliveryProgress
-from rocketq.store.redelivery import Redeliverer
+from rocketq.store import StateFile, StoreWriter
+from rocketq.store.delivery_progress import LEVELS_MAX
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +26,18 @@ class DelayService:
     """Runs on the event loop. What it has done is in `delayOffset.json` within seconds and in the progress page at
     once."""
 
-    def __init__(self, store: Store, file: StateFile[DelayOffsets], figures: Figures, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: StoreWriter,
+        file: StateFile[DelayOffsets],
+        figures: Figures,
+        clock: Clock,
+        *,
+        may_deliver: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`may_deliver`: a master among replicas delivers while it can be sure that there is no other."""
         self._store = store
+        self._may_deliver = may_deliver
         self._file = file
         self._figures = figures
         self._clock = clock
@@ -36,10 +45,8 @@ class DelayService:
         self._saving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._has_run = False
-        self.may_deliver: Callable[[], bool] = lambda: True
-        """A master among replicas delivers while it can be sure that there is no other."""
-        self._progress = DeliveryProgress(store)
-        self._redeliverer = Redeliverer(store, may_deliver_to=lambda topic: topic not in _NEVER_TO)
+        self._progress = store.delivery_progress()
+        self._redeliverer = store.redeliverer(may_deliver_to=lambda topic: topic not in _NEVER_TO)
         self._cursors = DelayCursors(store.config.delays_ms, self._load())
 
     def _load(self) -> dict[int, int]:
@@ -50,16 +57,15 @@ class DelayService:
         return {level: min(offset, self._end_of(level)) for level, offset in offsets.items()}
 
     def _end_of(self, level: int) -> int:
-        queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
-        return 0 if queue is None else queue.end_offset
+        return self._store.end_offset(SCHEDULE_TOPIC, level - 1)
 
     # running
 
     def start(self) -> None:
         """From where the file says now: on a slave its master's word was written there meanwhile."""
         self._cursors, self._has_run = DelayCursors(self._store.config.delays_ms, self._load()), True
-        for queue in self._store.queues.of_topic(SCHEDULE_TOPIC):
-            self._cursors.add_level(queue.queue_id + 1)
+        for queue_id in self._store.queue_ids(SCHEDULE_TOPIC):
+            self._cursors.add_level(queue_id + 1)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -74,7 +80,7 @@ class DelayService:
     async def _run(self) -> None:
         while True:
             try:
-                busy = self.may_deliver() and self.step()
+                busy = self._may_deliver() and self.step()
             except Exception:  # the loop outlives a failed turn; what failed is in the log
                 log.exception("delayed messages could not be delivered")
                 busy = False
@@ -97,13 +103,9 @@ class DelayService:
         return busy
 
     def _deliver(self, look: Look, now_ms: int) -> bool:
-        queue = self._store.queues.get(SCHEDULE_TOPIC, look.level - 1)
-        if queue is None:
-            self._cursors.delivered(look.level, look.offset, None, 0, now_ms)
-            return False
         count_max = BATCH if look.stop_offset is None else min(BATCH, max(look.stop_offset - look.offset, 1))
         done = self._redeliverer.deliver_due(
-            queue, look.offset, now_ms=now_ms, due_to_ms=look.due_to_ms, count_max=count_max
+            SCHEDULE_TOPIC, look.level - 1, look.offset, now_ms=now_ms, due_to_ms=look.due_to_ms, count_max=count_max
         )
         if done.next_offset != look.offset:
             self._progress.put(look.level, done.next_offset)
@@ -111,7 +113,7 @@ class DelayService:
             self._cursors.failed(look.level, done.next_offset, now_ms)
             log.warning("level %d: delivery waits: %s", look.level, done.failure)
             return False
-        self._cursors.delivered(look.level, done.next_offset, done.due_ms, queue.end_offset, now_ms)
+        self._cursors.delivered(look.level, done.next_offset, done.due_ms, self._end_of(look.level), now_ms)
         return done.due_ms is not None and done.due_ms <= now_ms
 
     # how far it is
@@ -127,7 +129,7 @@ class DelayService:
         """On a thread of its own: what was delivered is on disk before the file says so."""
         async with self._saving:
             offsets = self._cursors.offsets()
-            if self._has_run and offsets != self._saved and self._store.health.broken is None:
+            if self._has_run and offsets != self._saved and self._store.failure is None:
                 await asyncio.to_thread(self._save, offsets)
 
     def _save(self, offsets: dict[int, int]) -> None:

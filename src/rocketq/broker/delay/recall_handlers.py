@@ -15,14 +15,14 @@ from rocketq.protocol.properties import decode_properties, encode_properties
 from rocketq.protocol.recall_handles import RecallHandle
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreReader
 
 
 @dataclass(frozen=True, slots=True)
 class RecallPorts:
     settings: Settings
     timer: TimerService
-    store: Store
+    store: StoreReader
     clock: Clock
 
 
@@ -60,7 +60,7 @@ def _check(handle: RecallHandle, topic: str, ports: RecallPorts) -> None:
         raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"message {handle.unique_key} of {topic} is delivered already")
 
 
-def _was_stored(handle: RecallHandle, store: Store) -> bool:
+def _was_stored(handle: RecallHandle, store: StoreReader) -> bool:
     found = store.query(TIMER_TOPIC, handle.unique_key, count_max=64)
     wanted = {Property.REAL_TOPIC: handle.topic, Property.TIMER_OUT_MS: str(handle.slot_ms)}
     return any(wanted.items() <= decode_properties(record.properties).items() for record in found.records)

@@ -16,12 +16,11 @@ from rocketq.protocol.bodies.timers import TimerMetrics
 from rocketq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Property
 from rocketq.protocol.properties import decode_properties, encode_properties
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreWriter
 from rocketq.store.disk import Disk
-from rocketq.store.redelivery import Redeliverer
 from rocketq.store.state_files import StateFile
 from rocketq.store.timer_files import TimerMark, TimerPoint
-from rocketq.store.timers import Timer, Timers
+from rocketq.store.timers import Timer
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +35,17 @@ class TimerService:
     """Runs on the event loop in small turns: new messages into the wheel, the second that has come out of it, what is
     due to its queue."""
 
-    def __init__(self, store: Store, figures: Figures, clock: Clock) -> None:
+    def __init__(
+        self, store: StoreWriter, figures: Figures, clock: Clock, *, may_deliver: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`may_deliver`: a master among replicas delivers while it can be sure that there is no other."""
         self._store = store
+        self._may_deliver = may_deliver
         self._figures = figures
         self._clock = clock
-        self._timers = Timers(store, clock.now_ms())
+        self._timers = store.timers(clock.now_ms())
         self._open: OpenTimers[TimerMark] = OpenTimers()
-        self._redeliverer = Redeliverer(store, may_deliver_to=lambda topic: topic not in _NEVER_TO)
+        self._redeliverer = store.redeliverer(may_deliver_to=lambda topic: topic not in _NEVER_TO)
         self._opening: Iterator[tuple[Timer, bool]] | None = None
         self._opened: list[tuple[Timer, bool]] = []
         self._retry_ms = 0
@@ -52,8 +55,6 @@ class TimerService:
         self._has_run = False
         self.is_closed = False
         """Its files are gone, while the last requests of a broker that stops are still answered."""
-        self.may_deliver: Callable[[], bool] = lambda: True
-        """A master among replicas delivers while it can be sure that there is no other."""
         self._counts_file = StateFile(store.config.root / "config" / "timermetrics", TimerMetrics, Disk())
         self._counts = self._load_counts()
         self._counts_saved = self.waiting_counts().data_version
@@ -88,7 +89,7 @@ class TimerService:
 
     async def save(self) -> None:
         async with self._saving:
-            if self._has_run and self._store.health.broken is None:
+            if self._has_run and self._store.failure is None:
                 counts = self.waiting_counts()
                 await asyncio.to_thread(self._timers.save)
                 if counts.data_version != self._counts_saved:
@@ -98,7 +99,7 @@ class TimerService:
     async def _run(self) -> None:
         while True:
             try:
-                busy = self.may_deliver() and self.step()
+                busy = self._may_deliver() and self.step()
             except Exception:  # the loop outlives a failed turn; what failed is in the log
                 log.exception("messages with a timer could not be delivered")
                 busy = False
@@ -132,14 +133,12 @@ class TimerService:
     def _look_at_new(self, now_ms: int) -> bool:
         if self._timers.look_for_copies(COPIES_BATCH):
             return True
-        queue = self._store.queues.get(TIMER_TOPIC, 0)
-        if queue is None:
-            return False
-        end = self._store.queries.max_offset_of(queue)
-        first = max(self._timers.queue_offset, queue.min_offset)
+        store = self._store
+        end = store.max_offset(TIMER_TOPIC, 0)
+        first = max(self._timers.queue_offset, store.min_offset(TIMER_TOPIC, 0))
         for offset in range(first, min(end, first + BATCH)):
-            unit = queue.unit(offset)
-            record = None if unit is None else self._store.message_at(unit[0])
+            unit = store.queue_unit(TIMER_TOPIC, 0, offset)
+            record = None if unit is None else store.message_at(unit[0])
             if record is None:
                 log.error("message %d of %s cannot be read", offset, TIMER_TOPIC)
             elif not self._timers.is_settled(offset):
@@ -194,16 +193,15 @@ class TimerService:
     def _deliver(self, now_ms: int) -> bool:
         if now_ms < self._retry_ms:
             return False
-        queue = self._store.queues.get(TIMER_TOPIC, 0)
         for _ in range(BATCH):
             timer = self._open.take_due(now_ms)
-            if timer is None or queue is None:
+            if timer is None:
                 return False
             if timer.rolls:
                 failure = self._roll(timer)
             else:
                 failure = self._redeliverer.deliver_one(
-                    queue, timer.queue_offset, timer.log_offset, timer.size, now_ms=now_ms
+                    TIMER_TOPIC, 0, timer.queue_offset, timer.log_offset, timer.size, now_ms=now_ms
                 ).failure
             if failure is not None:
                 self._open.put_back(timer)

@@ -229,7 +229,12 @@ class BrokerFastPath:
         if self._dispatcher.rejection(command, connection) is not None:
             return False
         grant = self._grants.for_sends(
-            SendKey(*key), self._store.generation.number, connection, self._templates, self._ports.clock.now_ms(), before
+            SendKey(*key),
+            self._store.generation.number,
+            connection,
+            self._templates,
+            self._ports.clock.now_ms(),
+            before,
         )
         if grant is None:
             return False

@@ -10,8 +10,8 @@ from rocketq.broker.pipeline.admission import (
     AdmissionTables,
     PullAdmission,
     PullAsk,
-    SendAsk,
     Rejection,
+    SendAsk,
     admit_pull,
     admit_send,
 )

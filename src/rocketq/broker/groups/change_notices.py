@@ -19,6 +19,8 @@ from rocketq.remoting import Connection
 log = logging.getLogger(__name__)
 
 Client = Member[Connection]
+Later = Callable[[float, Callable[[], None]], object]
+"""A loop's call_later."""
 
 _PAUSE_PER_MEMBER_S: Final = 0.001
 _NEW_GROUP_S: Final = 1.5
@@ -38,12 +40,10 @@ class ChangeNotices:
     """Tells the members of a group that it changed: at once, then not again before a pause that grows with the group.
 
     Changes in the pause are told together when it is over: who joins a group of thousands must not cost thousands of
-    requests each. `later` is a loop's call_later.
+    requests each.
     """
 
-    def __init__(
-        self, members: Callable[[str], list[Client]], later: Callable[[float, Callable[[], None]], object]
-    ) -> None:
+    def __init__(self, members: Callable[[str], list[Client]], later: Later) -> None:
         self._members = members
         self._later = later
         self._pausing: dict[str, bool] = {}

@@ -11,14 +11,14 @@ from rocketq.protocol.bodies.offsets import CorrectionOffsets
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import offsets as headers
 from rocketq.remoting import Handlers, Refusal, Reply, Request
-from rocketq.store import ReadStatus, Store
+from rocketq.store import ReadStatus, StoreReader
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetPorts:
     settings: Settings
     offsets: OffsetTable
-    store: Store
+    store: StoreReader
 
 
 handlers: Handlers[OffsetPorts] = Handlers()
@@ -40,7 +40,7 @@ def query(request: Request[headers.QueryOffsetRequest], ports: OffsetPorts) -> R
     return Reply(header=headers.OffsetResponse(queue_offset=offset))
 
 
-def _starts_at_zero(request: Request[headers.QueryOffsetRequest], store: Store) -> bool:
+def _starts_at_zero(request: Request[headers.QueryOffsetRequest], store: StoreReader) -> bool:
     """An empty queue counts, too: who is told "none" asks for the end next, and skips what was stored in between."""
     header = request.header
     if store.min_offset(header.topic, header.queue_id) > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -19,8 +19,8 @@ class _Lock:
 class QueueLocks:
     """In memory only: after a restart clients lock again. A disconnect frees nothing, silence does."""
 
-    def __init__(self, life_ms: int = LOCK_LIFE_MS) -> None:
-        self.life_ms = life_ms
+    def __init__(self, life_ms: Callable[[], int] = lambda: LOCK_LIFE_MS) -> None:
+        self._life_ms = life_ms
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> tuple[MessageQueue, ...]:
@@ -57,4 +57,4 @@ class QueueLocks:
                 del self._groups[group]
 
     def _is_over(self, lock: _Lock, now_ms: int) -> bool:
-        return now_ms - lock.renewed_ms > self.life_ms
+        return now_ms - lock.renewed_ms > self._life_ms()

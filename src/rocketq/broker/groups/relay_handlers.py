@@ -15,7 +15,7 @@ from rocketq.protocol.headers.membership import ConsumeDirectlyRequest, RunningI
 from rocketq.protocol.messages import encode_record
 from rocketq.protocol.versions import RUNNING_INFO_SINCE
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
-from rocketq.store import Store
+from rocketq.store import StoreReader
 
 RELAY_TIMEOUT_MS: Final = 10_000
 
@@ -23,7 +23,7 @@ RELAY_TIMEOUT_MS: Final = 10_000
 @dataclass(frozen=True, slots=True)
 class RelayPorts:
     consumers: ConsumerGroups[Connection]
-    store: Store
+    store: StoreReader
 
 
 handlers: Handlers[RelayPorts] = Handlers()

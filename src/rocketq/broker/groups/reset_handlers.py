@@ -21,7 +21,7 @@ from rocketq.protocol.flags import Language
 from rocketq.protocol.headers import offsets as headers
 from rocketq.protocol.versions import CONSUMER_CALLS_SINCE, V5_0_0
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
-from rocketq.store import Store
+from rocketq.store import StoreReader
 
 STATUS_TIMEOUT_MS: Final = 5_000
 _TO_THE_END: Final = -1
@@ -34,7 +34,7 @@ class ResetPorts:
     groups: GroupTable
     consumers: ConsumerGroups[Connection]
     offsets: OffsetTable
-    store: Store
+    store: StoreReader
 
 
 handlers: Handlers[ResetPorts] = Handlers()
@@ -84,7 +84,7 @@ def _targets(
     return targets
 
 
-def _target(header: headers.ResetOffsetRequest, queue_id: int, store: Store) -> int:
+def _target(header: headers.ResetOffsetRequest, queue_id: int, store: StoreReader) -> int:
     if header.queue_offset is not None and header.queue_offset >= 0 and (header.queue_id or 0) >= 0:
         return header.queue_offset
     if header.timestamp_ms == _TO_THE_END:

@@ -26,13 +26,21 @@ BUILTIN_GROUPS: Final = (
 class GroupTable:
     """Every change moves the version and is told to the listeners."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_copy: bool = False) -> None:
+        """`is_copy`: a slave's table, which only its master's replaces; unknown groups are served like new ones."""
         self._groups = {name: GroupConfig(group=name) for name in BUILTIN_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}  # by group and topic, the permissions that were taken away
         self.data_version = DataVersion()
-        self.is_copy = False
-        """A slave's table: only its master's replaces it; groups it does not know are served as new ones are."""
+        self._is_copy = is_copy
         self.listeners: list[GroupListener] = []
+
+    @property
+    def is_copy(self) -> bool:
+        return self._is_copy
+
+    def become_original(self) -> None:
+        """This broker is the master now: it changes the table itself."""
+        self._is_copy = False
 
     def load(self, table: GroupConfigTable) -> None:
         """What was saved wins over what is built in."""
@@ -63,7 +71,7 @@ class GroupTable:
         if known is not None or not (auto_create or group.startswith(SYSTEM_GROUP_PREFIX)) or group_fault(group):
             return known
         fresh = GroupConfig(group=group)
-        if not self.is_copy:
+        if not self._is_copy:
             self.put(fresh, now_ms=now_ms)
         return fresh
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from rocketq.store import AppendStatus, FlushType, Store
+from rocketq.store import AppendStatus, FlushType, StoreWriter
 from rocketq.store.flush import FlushGate
 
 SLAVE_REASONS = {
@@ -14,17 +14,17 @@ SLAVE_REASONS = {
 }
 
 
-def must_wait(store: Store) -> bool:
+def must_wait(store: StoreWriter) -> bool:
     """Whether an answer may have to wait for anything at all."""
     return store.config.flush_type is FlushType.SYNC_FLUSH or store.replica_gate is not None
 
 
-async def is_durable(store: Store, log_end: int) -> bool:
+async def is_durable(store: StoreWriter, log_end: int) -> bool:
     """Whether the log is on disk up to here before the store's patience ends. Blocks no thread."""
     return await _is_reached(store.gate, log_end, store.config.sync_flush_timeout_ms)
 
 
-async def settle(store: Store, log_end: int) -> tuple[AppendStatus, str]:
+async def settle(store: StoreWriter, log_end: int) -> tuple[AppendStatus, str]:
     """How safe the log is up to here, after as much waiting as that may take, and why not safer. Disk and slave are
     waited for together; when both fail, the slave's failure is told, as Apache does."""
     slaves = store.replica_gate
@@ -44,7 +44,7 @@ async def settle(store: Store, log_end: int) -> tuple[AppendStatus, str]:
     return status, SLAVE_REASONS[status]
 
 
-async def _on_disk(store: Store, log_end: int) -> bool:
+async def _on_disk(store: StoreWriter, log_end: int) -> bool:
     return store.config.flush_type is FlushType.ASYNC_FLUSH or await is_durable(store, log_end)
 
 

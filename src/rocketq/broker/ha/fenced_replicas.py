@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Final, Protocol
+from typing import Final
 
 from rocketq.broker.admin.registration import Registrar
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig, BrokerRole
 from rocketq.broker.ha.lease_guard import LeaseGuard
+from rocketq.broker.ha.master_lease import MasterLease
 from rocketq.broker.ha.master_tables import CopyPorts, MasterTables
+from rocketq.broker.ha.replicas import RoleOwner
 from rocketq.broker.topics.deleted_topics import PushedTables
 from rocketq.errors import StoreError
 from rocketq.protocol.bodies.replication import MasterLink, ReplicaLink, ReplicationState
@@ -25,10 +27,9 @@ from rocketq.replication.epochs import EpochList
 from rocketq.replication.etcd_gateway import EtcdConfig
 from rocketq.replication.fenced_replica import FencedReplica
 from rocketq.replication.lease import LeaseMode, LeaseTimes
-from rocketq.replication.replica_files import StoreReplica
+from rocketq.replication.replica_files import FencedStore
 from rocketq.runtime.clock import Clock
-from rocketq.store import FlushType
-from rocketq.store.timer_files import TimerPoint
+from rocketq.store import FlushType, StoreReplica
 
 log = logging.getLogger(__name__)
 
@@ -36,18 +37,6 @@ UNKNOWN_ID: Final = 1
 """Until the control store has granted one; nobody is told of it."""
 TABLES_MS: Final = 1_000
 JOIN_S_MAX: Final = 30
-
-
-class RoleOwner(Protocol):
-    """The broker: what only a master does by itself begins and ends with it."""
-
-    async def begin_mastership(self, timers: tuple[TimerPoint, int] | None) -> None: ...
-
-    def end_mastership(self) -> None: ...
-
-    def begin_anew(self) -> None: ...
-
-    async def save_tables(self) -> None: ...
 
 
 def agent_settings(config: BrokerConfig, flush_type: FlushType) -> AgentSettings:
@@ -83,9 +72,17 @@ class FencedReplication:
     """The replica, and what its broker does in each role."""
 
     def __init__(
-        self, settings: Settings, ports: CopyPorts, registrar: Registrar, clock: Clock, owner: RoleOwner
+        self,
+        settings: Settings,
+        store: StoreReplica,
+        ports: CopyPorts,
+        registrar: Registrar,
+        clock: Clock,
+        lease: MasterLease,
+        owner: RoleOwner,
     ) -> None:
         self._settings = settings
+        self._store = store
         self._ports = ports
         self._registrar = registrar
         self._clock = clock
@@ -94,8 +91,8 @@ class FencedReplication:
         self._copying: asyncio.Task[None] | None = None
         self._replica: FencedReplica | None = None
         self._retiring = False
-        self._works = True
         self.guard = LeaseGuard(settings, lambda: self.replica.agent, clock)
+        lease.depend_on(self)
         ports.topics.listeners.append(self._tables_changed)
         ports.groups.listeners.append(self._tables_changed)
         self.serving = asyncio.Event()
@@ -113,9 +110,9 @@ class FencedReplication:
 
     async def start(self) -> None:
         """Returns when this replica has an id; roles come later, by themselves."""
-        config, store = self._settings.config, self._ports.store
+        config, store = self._settings.config, self._store
         settings = agent_settings(config, store.config.flush_type)
-        own = await asyncio.to_thread(StoreReplica, store, config.cluster, config.name)
+        own = await asyncio.to_thread(FencedStore, store, config.cluster, config.name)
         self._replica = FencedReplica(
             own, settings, control_store(config), self._clock, self, answer_timeout_ms=config.slave_timeout_ms
         )
@@ -143,7 +140,7 @@ class FencedReplication:
         await self._tables.close()
 
     def state(self) -> ReplicationState:
-        replica, end = self.replica, self._ports.store.log_end
+        replica, end = self.replica, self._store.log_end
         term = replica.agent.term
         if term is None:
             followed = replica.agent.followed
@@ -172,7 +169,8 @@ class FencedReplication:
             return
         await self._stop_copying()
         missing = await self._tables.begin_mastership()
-        self._ports.topics.is_copy = self._ports.groups.is_copy = False
+        self._ports.topics.become_original()
+        self._ports.groups.become_original()
         if missing:
             self._ports.topics.put(*missing, now_ms=self._clock.now_ms())
         await self._owner.begin_mastership(self._tables.timer_point)
@@ -246,18 +244,11 @@ class FencedReplication:
                 reason,
             )
 
-    def may_lock(self) -> bool:
-        agent = self.replica.agent
-        return agent.role is Role.LEADING and agent.has_lease(self._clock.monotonic_ms())
+    # as MasterCandidate
 
-    def may_work(self) -> bool:
-        """What a master does by itself (deliveries, checks of transactions) waits for a valid lease, in both modes."""
-        may = self.may_lock()
-        if may != self._works and self.replica.agent.role is Role.LEADING:
-            self._works = may
-            name = self._settings.config.name
-            if may:
-                log.info("the lease of broker %s is valid again: deliveries, checks and deletion go on", name)
-            else:
-                log.warning("broker %s has no valid lease: deliveries, checks, deletion and locks wait", name)
-        return may
+    @property
+    def is_leading(self) -> bool:
+        return self.replica.agent.role is Role.LEADING
+
+    def has_lease(self, now_ms: int) -> bool:
+        return self.replica.agent.has_lease(now_ms)

@@ -22,7 +22,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.remoting import ConnectionPool
 from rocketq.replication.epochs import EpochList
-from rocketq.store import StateFiles, Store
+from rocketq.store import StateFiles, StoreWriter
 from rocketq.store.timer_files import TimerPoint
 
 TIMEOUT_MS: Final = 3_000
@@ -35,7 +35,7 @@ class CopyPorts:
     groups: GroupTable
     offsets: OffsetTable
     files: StateFiles
-    store: Store
+    store: StoreWriter
 
 
 class MasterTables:
@@ -109,9 +109,9 @@ class MasterTables:
             return
         store, pushed = self._ports.store, self._pushed
         reached = store.log_end
-        drops = pushed.drops({queue.topic for queue in store.queues}, self._ports.topics.is_system, self._epochs())
+        drops = pushed.drops(set(store.topics()), self._ports.topics.is_system, self._epochs())
         for topic, log_end in drops.items():
-            if store.queues.of_topic(topic):
+            if store.queue_ids(topic):
                 await asyncio.to_thread(store.delete_topic, topic, log_end=log_end)
         if self._pushed is pushed and reached >= pushed.log_end:
             self._drops_at = 0
@@ -121,9 +121,9 @@ class MasterTables:
         await self.drop_queues()
         ports, counts = self._ports, dict[str, int]()
         self._pushed, self._drops_at = None, 0
-        for queue in ports.store.queues:
-            if queue.topic not in ports.topics:
-                counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+        for topic in ports.store.topics():
+            if topic not in ports.topics:
+                counts[topic] = ports.store.queue_ids(topic)[-1] + 1
         self._deleted = DeletedTopics({*ports.topics.names(), *counts})
         return [
             TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count) for topic, count in counts.items()
@@ -136,7 +136,7 @@ class MasterTables:
     def snapshot(self, epoch: int) -> PushedTables:
         """A master's, for its slaves."""
         topics, store = self._ports.topics, self._ports.store
-        queued = {queue.topic for queue in store.queues}
+        queued = set(store.topics())
         return PushedTables(
             topics=topics.snapshot(),
             groups=self._ports.groups.snapshot(),

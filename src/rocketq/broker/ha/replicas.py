@@ -16,7 +16,8 @@ from rocketq.replication.classic_client import FollowRules, MasterFollower
 from rocketq.replication.classic_listener import ListenerRules, ReplicaListener
 from rocketq.replication.classic_slave import StreamTimes
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreReplica
+from rocketq.store.timer_files import TimerPoint
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +32,18 @@ class Replication(Protocol):
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     def state(self) -> ReplicationState: ...
-    def may_lock(self) -> bool:
-        """Whether this broker is sure enough of its role to give queues to consumers."""
-        ...
+
+
+class RoleOwner(Protocol):
+    """The broker: what only a master does by itself begins and ends with it."""
+
+    async def begin_mastership(self, timers: tuple[TimerPoint, int] | None) -> None: ...
+
+    def end_mastership(self) -> None: ...
+
+    def begin_anew(self) -> None: ...
+
+    async def save_tables(self) -> None: ...
 
 
 def stream_times(settings: Settings) -> StreamTimes:
@@ -43,7 +53,7 @@ def stream_times(settings: Settings) -> StreamTimes:
 class MasterReplication:
     """Slaves may come at any time; with SYNC_MASTER answers wait for one."""
 
-    def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
+    def __init__(self, settings: Settings, store: StoreReplica, clock: Clock) -> None:
         self._settings = settings
         self._store = store
         self._listener = ReplicaListener(store, clock, self._rules)
@@ -62,13 +72,10 @@ class MasterReplication:
         config = self._settings.config
         await self._listener.start(config.host, config.ha_port or config.port + REPLICATION_STEP)
         if config.role is BrokerRole.SYNC_MASTER:
-            self._store.replica_gate = self._listener.gate
+            self._store.wait_for_replicas(self._listener.gate)
 
     async def stop(self) -> None:
         await self._listener.stop()
-
-    def may_lock(self) -> bool:
-        return True
 
     def state(self) -> ReplicationState:
         end = self._store.log_end
@@ -89,18 +96,20 @@ class MasterReplication:
 class SlaveReplication:
     """Follows the master's log and copies its tables; where it is, settings or NameServers say."""
 
-    def __init__(self, settings: Settings, ports: CopyPorts, registrar: Registrar, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, store: StoreReplica, ports: CopyPorts, registrar: Registrar, clock: Clock
+    ) -> None:
         self._settings = settings
-        self._ports = ports
+        self._store = store
         self._registrar = registrar
         self._clock = clock
         self._tables = MasterTables(ports)
-        self._follower = MasterFollower(ports.store, clock, self._ha_addr, self._rules, self._why_not_follow)
+        self._follower = MasterFollower(store, clock, self._ha_addr, self._rules, self._why_not_follow)
         self._master: tuple[str, str | None] | None = None
         self._moved = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failure: str | None = None
-        registrar.on_master = self._heard
+        registrar.master_listeners.append(self._heard)
 
     def _rules(self) -> FollowRules:
         return FollowRules(stream_times(self._settings), self._settings.config.ha_retry_ms)
@@ -122,9 +131,6 @@ class SlaveReplication:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._follower.stop()
         await self._tables.close()
-
-    def may_lock(self) -> bool:
-        return True
 
     def _heard(self, addr: str, ha_addr: str | None) -> None:
         if self._master != (addr, ha_addr):
@@ -167,8 +173,8 @@ class SlaveReplication:
         link = MasterLink(
             last_read_ms=ago_ms + connection.state.last_read_ms if connection is not None else 0,
             last_write_ms=ago_ms + connection.state.last_written_ms if connection is not None else 0,
-            log_end=self._ports.store.log_end,
+            log_end=self._store.log_end,
             addr=self._ha_addr() or "",
             active=connection is not None,
         )
-        return ReplicationState(is_master=False, log_end=self._ports.store.log_end, master=link)
+        return ReplicationState(is_master=False, log_end=self._store.log_end, master=link)

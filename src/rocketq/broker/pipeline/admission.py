@@ -92,7 +92,9 @@ def admit_send(
         return Rejection(ResponseCode.SYSTEM_ERROR, fault)
     if ask.topic in _CLOSED_TOPICS:
         return Rejection(ResponseCode.NO_PERMISSION, f"nobody may send to {ask.topic}")
-    if (denial := tables.access.denial(Action.PUBLISH, ask.topic, ask.group, ask.principal, ask.connection)) is not None:
+    if (
+        denial := tables.access.denial(Action.PUBLISH, ask.topic, ask.group, ask.principal, ask.connection)
+    ) is not None:
         return Rejection(ResponseCode.NO_PERMISSION, denial)
     quotas = tables.quotas.buckets(ask.topic, ask.group, ask.principal)
     if (fault := quota_fault(quotas, now_ms)) is not None:
@@ -154,9 +156,7 @@ def admit_pull(
         return _forbidden(_FORBIDDEN_BROKER, f"broker {config.name} hands out no messages at present")
     group = (find_group or tables.groups.get)(ask.group)
     if group is None:
-        return Rejection(
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"consumer group {ask.group} does not exist"
-        )
+        return Rejection(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"consumer group {ask.group} does not exist")
     if not group.consume_enable:
         return _forbidden(_FORBIDDEN_GROUP, f"consumer group {ask.group} may not consume")
     topic = tables.topics.get(ask.topic)

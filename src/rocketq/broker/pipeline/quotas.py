@@ -15,10 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketq.errors import ConfigError
 from rocketq.kernel.admission import TokenBucket
+
+if TYPE_CHECKING:
+    from rocketq.broker.config import BrokerConfig
 
 KINDS: Final = ("topic", "group", "principal")
 _RULE: Final = re.compile(r"\s*(\w+)/([^\s:;]+)\s*:(.+)", re.DOTALL)
@@ -88,6 +91,11 @@ class Quotas:
         self._rules = {(rule.kind, rule.name): rule for rule in rules}
         self._buckets.clear()
 
+    def follow(self, before: BrokerConfig, after: BrokerConfig) -> None:
+        """The broker's settings have changed."""
+        if before.quotas != after.quotas:
+            self.replace(parse_quotas(after.quotas))
+
     def buckets(self, topic: str, group: str, principal: str | None) -> tuple[Any, ...]:
         """All that a request of these is subject to."""
         if not self._rules:
@@ -110,6 +118,12 @@ def _make_buckets(rule: QuotaRule, name: str) -> Iterator[Any]:
     for unit, rate in (("messages", rule.messages_per_s), ("bytes", rule.bytes_per_s)):
         if rate is not None:
             yield TokenBucket(f"{rule.kind} {name}", unit, rate)
+
+
+def charge(buckets: tuple[Any, ...], count: int, size_bytes: int) -> None:
+    """An admitted request has brought, or was given, so much."""
+    for bucket in buckets:
+        bucket.take(count if bucket.unit == "messages" else size_bytes)
 
 
 def quota_fault(buckets: tuple[Any, ...], now_ms: int) -> str | None:

@@ -3,55 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig
-from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
-from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.pipeline.admission import AdmissionTables, PullAsk, Rejection, admit_pull
+from rocketq.broker.pipeline.quotas import charge
 from rocketq.broker.pull.cold_reads import ColdReads
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
 from rocketq.broker.pull.filters import PullFilter, carried_filter, known_filter
 from rocketq.broker.pull.held_pulls import HeldPull
 from rocketq.broker.pull.long_polling import LongPolling
 from rocketq.broker.stats.broker_stats import Figures
-from rocketq.broker.topics.table import TopicTable
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.groups import GroupConfig
-from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.bodies.offsets import OffsetMoved
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
-from rocketq.protocol.flags import MessageModel, Perm, PullFlag
+from rocketq.protocol.flags import PullFlag
 from rocketq.protocol.headers.pull import PullRequest, PullResponse
 from rocketq.protocol.names import OFFSET_MOVED_TOPIC, Property
 from rocketq.protocol.properties import encode_properties
 from rocketq.protocol.versions import V5_0_0
-from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.remoting.dispatch import failure_answer
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.machine import boot_id, file_id
-from rocketq.store import ReadResult, ReadStatus, Store
+from rocketq.store import ReadResult, ReadStatus, StoreWriter
 
 HeldRequest = HeldPull[Request[PullRequest]]
 
 
 @dataclass(frozen=True, slots=True)
 class PullPorts:
-    settings: Settings
-    topics: TopicTable
-    groups: GroupTable
-    consumers: ConsumerGroups[Connection]
+    admission: AdmissionTables
     offsets: OffsetTable
     positions: PullPositions
-    store: Store
+    store: StoreWriter
     figures: Figures
     clock: Clock
     polling: LongPolling[Request[PullRequest]]
     cold_reads: ColdReads
     filters: ConsumerFilters
+
+    @property
+    def settings(self) -> Settings:
+        return self.admission.settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,11 @@ class PullPlan:
     group: GroupConfig
     topic: TopicConfig
     filter: PullFilter
+    quotas: tuple[Any, ...]
 
 
 handlers: Handlers[PullPorts] = Handlers()
+PULL_CODES: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 _CODES: Final = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -74,10 +75,9 @@ _CODES: Final = {
     ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-_FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST, _FORBIDDEN_SUBSCRIPTION = range(1, 6)
 
 
-@handlers.on(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+@handlers.on(*PULL_CODES)
 def pull(request: Request[PullRequest], ports: PullPorts) -> Reply | None:
     header = request.header
     plan = _admit(request, ports)
@@ -128,60 +128,31 @@ def _may_wait(found: ReadResult, queue_offset: int) -> bool:
 
 
 def _admit(request: Request[PullRequest], ports: PullPorts) -> PullPlan:
-    header, config = request.header, ports.settings.config
-    if not config.perm & Perm.READ:
-        raise _forbidden(_FORBIDDEN_BROKER, f"broker {config.name} hands out no messages at present")
-    group = ports.groups.find(header.group, auto_create=config.auto_create_groups, now_ms=ports.clock.now_ms())
-    if group is None:
-        remark = f"consumer group {header.group} does not exist"
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-    if not group.consume_enable:
-        raise _forbidden(_FORBIDDEN_GROUP, f"consumer group {header.group} may not consume")
-    topic = _find_topic(header, ports)
-    if not ports.groups.may_read(header.group, header.topic):
-        raise _forbidden(_FORBIDDEN_SUBSCRIPTION, f"consumer group {header.group} may not read {header.topic}")
-    return PullPlan(group, topic, _find_filter(header, group, ports))
-
-
-def _find_topic(header: PullRequest, ports: PullPorts) -> TopicConfig:
-    topic = ports.topics.get(header.topic)
-    if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist")
-    if not topic.perm & Perm.READ:
-        raise _forbidden(_FORBIDDEN_TOPIC, f"topic {header.topic} may not be read")
-    if not 0 <= header.queue_id < topic.read_queue_count:
-        remark = f"queue {header.queue_id} is outside topic {topic.topic}, which has {topic.read_queue_count} to read"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    return topic
-
-
-def _find_filter(header: PullRequest, group: GroupConfig, ports: PullPorts) -> PullFilter:
-    """The request's own, or by what the group's members said in their heartbeats."""
-    rules = ports.settings.config.filter_rules
-    if header.flags & PullFlag.SUBSCRIPTION:
-        return carried_filter(header, ports.filters, rules)
-    return known_filter(_known_subscription(header, group, ports), header, ports.filters, rules)
-
-
-def _known_subscription(header: PullRequest, group: GroupConfig, ports: PullPorts) -> Subscription:
-    members = ports.consumers.get(header.group)
-    if members is None:
-        remark = f"no member of consumer group {header.group} is known here yet"
-        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-    if members.model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
-        raise _forbidden(_FORBIDDEN_BROADCAST, f"consumer group {header.group} may not consume as broadcast")
-    subscription = members.subscriptions.get(header.topic)
-    if subscription is None:
-        remark = f"consumer group {header.group} does not subscribe to {header.topic}"
-        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-    if subscription.version < header.subscription_version:
-        remark = f"the broker knows an older subscription of {header.group} to {header.topic}"
-        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
-    return subscription
-
-
-def _forbidden(kind: int, remark: str) -> Refusal:
-    return Refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(kind)})
+    """The group is made where a pull may make it."""
+    header, tables, now_ms = request.header, ports.admission, ports.clock.now_ms()
+    config = tables.settings.config
+    ask = PullAsk(
+        header.group,
+        header.topic,
+        request.connection,
+        queue_id=header.queue_id,
+        carries_filter=bool(header.flags & PullFlag.SUBSCRIPTION),
+        version=header.subscription_version,
+        principal=tables.access.principal_of(request.command, request.connection),
+    )
+    admitted = admit_pull(
+        ask,
+        tables,
+        now_ms,
+        lambda group: tables.groups.find(group, auto_create=config.auto_create_groups, now_ms=now_ms),
+    )
+    if isinstance(admitted, Rejection):
+        raise Refusal(admitted.code, admitted.remark, admitted.fields)
+    if admitted.subscription is None:
+        wanted = carried_filter(header, ports.filters, config.filter_rules)
+    else:
+        wanted = known_filter(admitted.subscription, header, ports.filters, config.filter_rules)
+    return PullPlan(admitted.group, admitted.topic, wanted, admitted.quotas)
 
 
 def _refuse_too_cold(header: PullRequest, ports: PullPorts) -> None:
@@ -224,6 +195,7 @@ def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPor
     if found.suggest_slave and config.cold_flow_control:
         ports.cold_reads.count(header.group, found.size_bytes, now_ms)
     ports.figures.pulled(header.topic, header.group, found.count, found.size_bytes, took_ms)
+    charge(plan.quotas, found.count, found.size_bytes)
     return found
 
 
@@ -264,7 +236,7 @@ def _reply(request: Request[PullRequest], plan: PullPlan, found: ReadResult, por
     return Reply(code, found.status.value, header=answer, body=found.records)
 
 
-def _placed(answer: PullResponse, found: ReadResult, store: Store) -> PullResponse:
+def _placed(answer: PullResponse, found: ReadResult, store: StoreWriter) -> PullResponse:
     folder = store.config.log_dir.absolute()
     return replace(
         answer,

@@ -23,9 +23,12 @@ Serve = Callable[[HeldPull[Payload], bool], bool]
 class LongPolling(Generic[Payload]):
     """`on_queue_grown` may be called by any thread, everything else by the loop's."""
 
-    def __init__(self, clock: Clock, end_of: Callable[[QueueKey], int], *, held_max: Callable[[], int]) -> None:
+    def __init__(
+        self, clock: Clock, end_of: Callable[[QueueKey], int], serve: Serve[Payload], *, held_max: Callable[[], int]
+    ) -> None:
         self._clock = clock
         self._end_of = end_of
+        self._serve = serve
         self._held_max = held_max
         self._held: HeldPulls[Payload] = HeldPulls()
         self._woken: deque[tuple[HeldPull[Payload], bool]] = deque()
@@ -34,7 +37,6 @@ class LongPolling(Generic[Payload]):
         self._timer_ms = 0
         self._grown: dict[QueueKey, int] = {}
         self._grown_lock = threading.Lock()
-        self.serve: Serve[Payload] = lambda pull, last: True
 
     def __len__(self) -> int:
         return len(self._held) + len(self._woken)
@@ -77,7 +79,7 @@ class LongPolling(Generic[Payload]):
             self._timer.cancel()
         woken, self._woken = self._woken, deque()
         for pull in [*(pull for pull, _ in woken), *self._held.release_all()]:
-            self.serve(pull, True)
+            self._serve(pull, True)
 
     def _wake_grown(self) -> None:
         with self._grown_lock:
@@ -99,7 +101,7 @@ class LongPolling(Generic[Payload]):
         try:
             while self._woken:
                 pull, last = self._woken.popleft()
-                if not self.serve(pull, last) and not _is_gone(pull.link):
+                if not self._serve(pull, last) and not _is_gone(pull.link):
                     self._held.hold(pull)
                 if self._clock.monotonic_ms() >= until_ms:
                     return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
@@ -18,9 +19,8 @@ from rocketq.protocol.fastjson import dumps
 from rocketq.protocol.headers import messages as headers
 from rocketq.protocol.messages import encode_record
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
-from rocketq.store import Store
+from rocketq.store import StoreReader
 from rocketq.store.consume_queue_ext import Extension, is_address, position_of
-from rocketq.store.queue_extensions import QueueExtensions
 
 ANSWER_BYTES_MAX: Final = 12 << 20
 _UNIQUE_COUNT_MAX: Final = 32
@@ -29,7 +29,7 @@ _ENTRIES_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class MessagePorts:
-    store: Store
+    store: StoreReader
     consumers: ConsumerGroups[Connection]
     filters: ConsumerFilters
 
@@ -74,20 +74,22 @@ def _join(records: Iterable[Record]) -> bytes:
 @handlers.on(RequestCode.QUERY_CONSUME_QUEUE)
 def queue_entries(request: Request[headers.QueryQueueRequest], ports: MessagePorts) -> Reply:
     header = request.header
-    queue = ports.store.queues.get(header.topic, header.queue_id)
-    if queue is None:
+    topic, queue_id, store = header.topic, header.queue_id, ports.store
+    low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    if low < 0:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"there is no queue {header.queue_id} of {header.topic} on disk")
-    low, high = queue.min_offset, ports.store.max_offset(header.topic, header.queue_id)
     subscription = ports.consumers.subscription(header.group, header.topic) if header.group else None
     known = ports.filters.get(header.group, header.topic) if header.group else None
     wanted = _Wanted(subscription, known, ports.filters)
+    find = partial(store.queue_extension, topic, queue_id)
     start = max(low, header.queue_offset)
-    units = (queue.unit(at) for at in range(start, min(high, start + min(header.count_max, _ENTRIES_MAX))))
+    end = min(high, start + min(header.count_max, _ENTRIES_MAX))
+    units = (store.queue_unit(topic, queue_id, at) for at in range(start, end))
     return Reply(
         body=QueueEntries(
             subscription=subscription,
             filter_data=_filter_text(header.group, header.topic, ports.filters),
-            entries=tuple(_entry(unit, queue.extensions, wanted) for unit in units if unit is not None),
+            entries=tuple(_entry(unit, find, wanted) for unit in units if unit is not None),
             max_offset=high,
             min_offset=low,
         )
@@ -117,11 +119,11 @@ class _Wanted:
         return self.has(unit.tags_code) and may_match
 
 
-def _entry(unit: tuple[int, int, int], extensions: QueueExtensions | None, wanted: _Wanted) -> QueueEntry:
+def _entry(unit: tuple[int, int, int], find: Callable[[int], Extension | None], wanted: _Wanted) -> QueueEntry:
     log_offset, size, tags_code = unit
     if not is_address(tags_code):
         return QueueEntry(log_offset=log_offset, size=size, tags_code=tags_code, passes=wanted.has(tags_code))
-    found = None if extensions is None else extensions.get(tags_code)
+    found = find(tags_code)
     if found is None:
         text = f"there is no extension at {position_of(tags_code)}"
         return QueueEntry(log_offset=log_offset, size=size, tags_code=tags_code, text=text)

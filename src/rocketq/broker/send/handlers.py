@@ -1,15 +1,17 @@
-"""Sends: every check, in order, and what becomes of the message."""
+"""Sends on the slow path: what is stored of a message, where, and how the request is answered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.delay.placement import TIMER_PROPERTIES, BadDelayError, place, store_as, without_orders
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.ha.durability import must_wait, settle
+from rocketq.broker.pipeline.admission import AdmissionTables, Rejection, SendAdmission, SendAsk, admit_send
+from rocketq.broker.pipeline.quotas import charge
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction.half_messages import HALF_PROPERTIES_BYTES_MAX
@@ -18,17 +20,14 @@ from rocketq.model import Host, NewMessage, SysFlag
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
-from rocketq.protocol.flags import Perm, TopicFilterType, TopicSysFlag
+from rocketq.protocol.flags import TopicSysFlag
 from rocketq.protocol.headers.send import SendRequest, SendResponse
 from rocketq.protocol.messages import decode_batch
 from rocketq.protocol.names import (
     HALF_TOPIC,
-    NOT_FOR_CLIENTS,
     RETRY_PREFIX,
-    TIMER_TOPIC,
     Property,
     dlq_topic,
-    topic_fault,
 )
 from rocketq.protocol.properties import decode_properties
 from rocketq.protocol.recall_handles import handle_of
@@ -36,15 +35,16 @@ from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.runtime.clock import Clock
-from rocketq.store import AppendResult, AppendStatus, Store
+from rocketq.store import AppendResult, AppendStatus, StoreWriter
 
 
 @dataclass(frozen=True, slots=True)
 class SendPorts:
+    admission: AdmissionTables
     settings: Settings
     topics: TopicTable
     groups: GroupTable
-    store: Store
+    store: StoreWriter
     figures: Figures
     clock: Clock
     pick: Callable[[int], int]
@@ -63,6 +63,7 @@ class SendPlan:
     waits: bool
     transaction_id: str | None
     recall_handle: str | None = None
+    quotas: tuple[Any, ...] = ()
 
 
 handlers: Handlers[SendPorts] = Handlers()
@@ -78,7 +79,6 @@ _CODES: Final = {
     AppendStatus.PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
 }
 _NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *TIMER_PROPERTIES)
-_CLOSED_TOPICS: Final = NOT_FOR_CLIENTS | {TIMER_TOPIC}
 DEFAULT_RETRIES_MAX: Final = 16
 _HOST_BITS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
@@ -96,14 +96,14 @@ def store_now(plan: SendPlan, ports: SendPorts) -> Reply:
     return _reply(plan, _append(plan, ports), ports)
 
 
-# checks
+# what is stored
 
 
 def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
+    """The message as it is to be stored; Refusal when it may not be."""
     header, config = request.header, ports.settings.config
-    if ports.clock.now_ms() < config.accept_sends_from_ms:
-        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, f"sends are accepted from {config.accept_sends_from_ms} on")
-    topic = _find_topic(header, ports)
+    admitted = _admit(request, ports)
+    topic = admitted.topic
     queue_id = _choose_queue(header, topic, ports)
     is_batch = header.batch or request.command.code == RequestCode.SEND_BATCH_MESSAGE
     properties = decode_properties(header.properties.encode("utf-8", "replace"))
@@ -114,21 +114,52 @@ def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
         properties.pop(Property.WAIT, None)
         if _is_exhausted(request, topic, ports):
             topic, queue_id, properties = _dead_letters(topic, ports), 0, without_orders(properties)
-    properties[Property.CLUSTER] = config.cluster
-    multi_tags = SysFlag.MULTI_TAGS if topic.filter_type is TopicFilterType.MULTI_TAG else 0
+    for name, value in admitted.properties.items():
+        properties.pop(name, None)
+        properties[name] = value
     message = NewMessage(
         topic=topic.topic,
         queue_id=queue_id,
         body=request.body,
         flag=header.flag,
-        sys_flag=(header.sys_flag & ~_HOST_BITS) | multi_tags,
+        sys_flag=(header.sys_flag & ~_HOST_BITS) | admitted.sys_flag,
         born_ms=header.born_ms,
         born_host=Host.of(request.connection.peer_host, request.connection.peer_port),
         reconsume_times=header.reconsume_times,
     )
     message = store_as(message, properties) if is_batch else _place(message, properties, ports)
     transaction_id = properties.get(Property.UNIQUE_KEY) if request.version >= V5_0_0 else None
-    return SendPlan(message, queue_id, is_batch, waits, transaction_id, handle_of(message, properties, config.name))
+    return SendPlan(
+        message,
+        queue_id,
+        is_batch,
+        waits,
+        transaction_id,
+        handle_of(message, properties, config.name),
+        admitted.quotas,
+    )
+
+
+def _admit(request: Request[SendRequest], ports: SendPorts) -> SendAdmission:
+    """The topic is made where a send may make it."""
+    header, config, now_ms = request.header, ports.settings.config, ports.clock.now_ms()
+
+    def create() -> TopicConfig | None:
+        return ports.topics.create_for_send(
+            header.topic,
+            template=header.default_topic,
+            queue_count=header.default_queue_count,
+            sys_flag=_sys_flag(header),
+            auto_create=config.auto_create_topics,
+            now_ms=now_ms,
+        )
+
+    principal = ports.admission.access.principal_of(request.command, request.connection)
+    ask = SendAsk(header.topic, header.group, request.connection, principal)
+    admitted = admit_send(ask, ports.admission, now_ms, create)
+    if isinstance(admitted, Rejection):
+        raise _refusal(ports, admitted.code, admitted.remark)
+    return admitted
 
 
 def _place(message: NewMessage, properties: dict[str, str], ports: SendPorts) -> NewMessage:
@@ -158,29 +189,6 @@ def _prepare(message: NewMessage, properties: dict[str, str], ports: SendPorts) 
         remark = f"a half message has up to {HALF_PROPERTIES_BYTES_MAX} bytes of properties, not {len(half.properties)}"
         raise _refusal(ports, ResponseCode.MESSAGE_ILLEGAL, remark)
     return half
-
-
-def _find_topic(header: SendRequest, ports: SendPorts) -> TopicConfig:
-    """The topic, made when it may come to be by a send."""
-    config, topic = ports.settings.config, ports.topics.get(header.topic)
-    if not config.perm & Perm.WRITE and topic is not None and topic.order:
-        raise _refusal(ports, ResponseCode.NO_PERMISSION, f"broker {config.name} takes no messages at present")
-    if topic is None and (fault := topic_fault(header.topic)) is not None:
-        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, fault)
-    if header.topic in _CLOSED_TOPICS:
-        raise _refusal(ports, ResponseCode.NO_PERMISSION, f"nobody may send to {header.topic}")
-    if topic is None:
-        topic = ports.topics.create_for_send(
-            header.topic,
-            template=header.default_topic,
-            queue_count=header.default_queue_count,
-            sys_flag=_sys_flag(header),
-            auto_create=config.auto_create_topics,
-            now_ms=ports.clock.now_ms(),
-        )
-    if topic is None:
-        raise _refusal(ports, ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist, create it first")
-    return topic
 
 
 def _sys_flag(header: SendRequest) -> int:
@@ -249,6 +257,7 @@ def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
     if result.status.stored:
         took_ms = ports.clock.monotonic_ms() - began_ms
         ports.figures.stored(plan.message.topic, len(result.log_offsets), result.size, took_ms)
+        charge(plan.quotas, len(result.log_offsets), result.size)
         if plan.message.topic == HALF_TOPIC and ports.transactions is not None:
             ports.transactions.prepared(plan.message, result)
     else:

@@ -34,7 +34,7 @@ from rocketq.protocol.versions import RETRY_LIMIT_SINCE
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.runtime.clock import Clock
-from rocketq.store import AppendStatus, FlushType, Store
+from rocketq.store import AppendStatus, FlushType, StoreWriter
 
 FIRST_RETRY_LEVEL: Final = 3
 _HIDDEN: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, HALF_OP_TOPIC})
@@ -47,7 +47,7 @@ class SendBackPorts:
     settings: Settings
     topics: TopicTable
     groups: GroupTable
-    store: Store
+    store: StoreWriter
     figures: Figures
     clock: Clock
     pick: Callable[[int], int]

@@ -24,7 +24,7 @@ from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ProgressPorts:
     offsets: OffsetTable
     positions: PullPositions
     figures: Figures
-    store: Store
+    store: StoreReader
     clock: Clock
 
 

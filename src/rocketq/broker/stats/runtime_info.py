@@ -10,7 +10,7 @@ from rocketq.broker.stats.broker_stats import Figures
 from rocketq.protocol.names import SETTLES_ONCE
 from rocketq.protocol.versions import OUR_VERSION, version_name
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreReader
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _NO_POOL: Final = "2147483647"
@@ -23,7 +23,7 @@ class RuntimeInfo:
         self,
         settings: Settings,
         figures: Figures,
-        store: Store,
+        store: StoreReader,
         clock: Clock,
         held_pulls: Callable[[], int],
         delays: Callable[[], Mapping[int, tuple[int, int]]],
@@ -72,8 +72,8 @@ class RuntimeInfo:
 
     def _disk(self) -> dict[str, str]:
         store = self._store
-        log_usage = store.disk.usage(store.config.log_dir)
-        queue_usage = store.disk.usage(store.config.root)
+        log_usage = store.disk_usage(store.config.log_dir)
+        queue_usage = store.disk_usage(store.config.root)
         free = f"Total : {_size(log_usage.total_bytes)}, Free : {_size(log_usage.usable_bytes)}."
         return {
             "commitLogDirCapacity": free,
@@ -86,7 +86,7 @@ class RuntimeInfo:
             "dispatchMaxBuffer": "0",
             "earliestMessageTimeStamp": str(store.earliest_store_ms()),
             "pageCacheLockTimeMills": "0",
-            "remainHowManyDataToFlush": _size(max(0, store.log_end - store.gate.position)),
+            "remainHowManyDataToFlush": _size(max(0, store.log_end - store.flushed_to)),
             "remainTransientStoreBufferNumbs": _NO_POOL,
         }
 

@@ -20,7 +20,7 @@ from rocketq.protocol.names import SYSTEM_TOPICS, topic_fault
 from rocketq.protocol.topic_attributes import attribute_fault
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TopicPorts:
     offsets: OffsetTable
     positions: PullPositions
     meters: Meters
-    store: Store
+    store: StoreWriter
     clock: Clock
 
 
@@ -128,7 +128,7 @@ async def forget(topic: str, ports: TopicPorts) -> None:
 @handlers.on(RequestCode.CLEAN_UNUSED_TOPIC)
 async def clean_unused(request: Request[None], ports: TopicPorts) -> Reply:
     """Remove queues of topics that are not configured (any more); what the broker itself waits for stays."""
-    for topic in ports.store.queues.topics():
+    for topic in ports.store.topics():
         if topic not in ports.topics and not ports.topics.is_system(topic):
             await forget(topic, ports)
     return Reply()

@@ -69,14 +69,22 @@ def _topic(name: str, queue_count: int, perm: int = READ_WRITE) -> TopicConfig:
 class TopicTable:
     """Every change moves the version and is told to the listeners, in the order they were added."""
 
-    def __init__(self, builtin: Iterable[TopicConfig] = ()) -> None:
+    def __init__(self, builtin: Iterable[TopicConfig] = (), *, is_copy: bool = False) -> None:
+        """`is_copy`: a slave's table, which only its master's replaces; no topic is created here automatically."""
         self._topics = {topic.topic: topic for topic in builtin}
         self._own_system = frozenset(self._topics)
         self._going: set[str] = set()
         self.data_version = DataVersion()
-        self.is_copy = False
-        """A slave's table: only its master's replaces it, and nothing comes to be here by itself."""
+        self._is_copy = is_copy
         self.listeners: list[TopicListener] = []
+
+    @property
+    def is_copy(self) -> bool:
+        return self._is_copy
+
+    def become_original(self) -> None:
+        """This broker is the master now: it changes the table itself."""
+        self._is_copy = False
 
     def load(self, table: TopicConfigTable) -> None:
         """What was saved wins over what is built in."""
@@ -169,7 +177,7 @@ class TopicTable:
         self._changed(now_ms)
 
     def _create(self, topic: TopicConfig, now_ms: int) -> TopicConfig:
-        if not self.is_copy:
+        if not self._is_copy:
             self.put(topic, now_ms=now_ms)
         return topic
 

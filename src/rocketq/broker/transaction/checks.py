@@ -18,7 +18,7 @@ from rocketq.protocol.requests import make_request
 from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection
 from rocketq.runtime.clock import Clock
-from rocketq.store import Store
+from rocketq.store import StoreWriter
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +34,20 @@ class TransactionChecks:
         self,
         transactions: Transactions,
         producers: ProducerGroups[Connection],
-        store: Store,
+        store: StoreWriter,
         settings: Settings,
         clock: Clock,
+        *,
+        may_check: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`may_check`: a master among replicas asks while it can be sure that there is no other."""
         self._transactions = transactions
         self._producers = producers
         self._store = store
         self._settings = settings
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
-        self.may_check: Callable[[], bool] = lambda: True
-        """A master among replicas asks while it can be sure that there is no other."""
+        self._may_check = may_check
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -69,10 +71,10 @@ class TransactionChecks:
         while True:
             interval_ms = self._settings.config.transaction_check_interval_ms
             await asyncio.sleep(min(interval_ms, TICK_MS) / 1000)
-            if not self.may_check():
+            if not self._may_check():
                 continue
             try:
-                self._transactions.keep_floors(self._store.log_end, self._store.gate.position)
+                self._transactions.keep_floors(self._store.log_end, self._store.flushed_to)
                 if self._clock.monotonic_ms() - last_ms >= interval_ms:
                     last_ms = self._clock.monotonic_ms()
                     await self.round()

@@ -15,7 +15,7 @@ from rocketq.protocol.headers.transactions import EndTransactionRequest, ResumeC
 from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_TOPIC
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer
-from rocketq.store import AppendStatus, FlushType, Store
+from rocketq.store import AppendStatus, FlushType, StoreWriter
 
 VISIBLE_MS_MAX: Final = 5_000
 
@@ -29,7 +29,7 @@ _CODES: Final = {
 @dataclass(frozen=True, slots=True)
 class TransactionPorts:
     transactions: Transactions
-    store: Store
+    store: StoreWriter
 
 
 handlers: Handlers[TransactionPorts] = Handlers()

@@ -10,7 +10,7 @@ from rocketq.broker.transaction.ledger import Outcome
 from rocketq.model import Host, NewMessage, Record, SysFlag
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, Property
-from rocketq.store import AppendResult, ReadResult, ReadStatus, Store
+from rocketq.store import AppendResult, ReadResult, ReadStatus, StoreReader
 
 READ_COUNT: Final = 1_000
 READ_BYTES: Final = 1 << 20
@@ -47,15 +47,15 @@ class KeyIndex(Protocol):
 class StoreIndex:
     """The index of a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreReader) -> None:
         self._store = store
 
     @property
     def is_whole(self) -> bool:
-        return self._store.config.index_enabled and self._store.points.missing_index is None
+        return self._store.is_index_complete
 
     def search(self, topic: str, key: str) -> list[int]:
-        return self._store.index.search(topic, key, NAMESAKES_MAX, 0, 1 << 62)
+        return self._store.find_key(topic, key, count_max=NAMESAKES_MAX)
 
 
 class TransactionLog:

@@ -97,8 +97,12 @@ class Transactions:
         offsets: OffsetTable,
         now_ms: Callable[[], int],
         rules: Callable[[], CheckRules],
+        *,
         make_key: Callable[[], str] = lambda: "",
+        place: Callable[[NewMessage], NewMessage] = lambda message: message,
+        on_committed: Callable[[NewMessage, AppendResult], None] = lambda message, result: None,
     ) -> None:
+        """`place` gives a committed message its queue: one with a delay has to wait first."""
         self.ledger = TransactionLedger()
         self._log = source
         self._topics = topics
@@ -106,11 +110,10 @@ class Transactions:
         self._now_ms = now_ms
         self._rules = rules
         self._make_key = make_key
+        self._place = place
+        self._on_committed = on_committed
         self._owed: deque[tuple[int, int | None, int | None]] = deque()  # ops the store had no room for
         self._floors: tuple[int, Floors] | None = None
-        self.place: Callable[[NewMessage], NewMessage] = lambda message: message
-        """Where a committed message is put; one with a delay has to wait first."""
-        self.on_committed: Callable[[NewMessage, AppendResult], None] = lambda message, result: None
 
     def start(self) -> None:
         """Go on where the log ends."""
@@ -201,11 +204,11 @@ class Transactions:
         if half.topic not in self._topics:
             raise Refused(f"topic {half.topic} does not exist (any more): create it and commit again",
                           topic_missing=True)  # fmt: skip
-        message = self.place(committed(half))
+        message = self._place(committed(half))
         result = self._log.append(message)
         if not result.status.stored:
             raise Refused(result.reason or result.status.value, append=result.status)
-        self.on_committed(message, result)
+        self._on_committed(message, result)
 
     def _close(self, transaction: OpenTransaction, outcome: Outcome) -> None:
         self.ledger.settled(transaction.root, outcome)

@@ -1,0 +1,144 @@
+"""What a broker is made of, and in which order: the one place that knows all subsystems."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketq.broker.admin.autosave import StateKeeper
+from rocketq.broker.admin.registration import Registrar
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.admin.subsystem import AdminSubsystem
+from rocketq.broker.config import BrokerConfig
+from rocketq.broker.delay.subsystem import DelaySubsystem
+from rocketq.broker.groups.subsystem import GroupSubsystem
+from rocketq.broker.ha.master_lease import MasterLease
+from rocketq.broker.ha.master_tables import CopyPorts
+from rocketq.broker.ha.replicas import RoleOwner
+from rocketq.broker.ha.subsystem import HaSubsystem
+from rocketq.broker.pipeline.access import Access
+from rocketq.broker.pipeline.admission import AdmissionTables
+from rocketq.broker.pipeline.quotas import Quotas, parse_quotas
+from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.broker.pull.subsystem import PullSubsystem
+from rocketq.broker.send.subsystem import SendSubsystem
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.subsystem import StatsSubsystem
+from rocketq.broker.topics.subsystem import TopicSubsystem, topic_table
+from rocketq.broker.transaction.subsystem import TransactionSubsystem
+from rocketq.filter import load_parser
+from rocketq.protocol.bodies.queues import DataVersion
+from rocketq.remoting import Registry
+from rocketq.runtime.clock import Clock
+from rocketq.store import StateFiles, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subsystems:
+    """The parts of a broker with an open store. Only the broker itself has all of them."""
+
+    settings: Settings
+    store: Store
+    files: StateFiles
+    clock: Clock
+    registrar: Registrar
+    autosave: StateKeeper
+    lease: MasterLease
+    admission: AdmissionTables
+    topics: TopicSubsystem
+    groups: GroupSubsystem
+    send: SendSubsystem
+    pull: PullSubsystem
+    delay: DelaySubsystem
+    transactions: TransactionSubsystem
+    stats: StatsSubsystem
+    ha: HaSubsystem
+    admin: AdminSubsystem
+
+    def attach(self, registry: Registry) -> None:
+        """Register the handlers of all requests but pulls, which the main port alone serves."""
+        self.topics.attach(registry)
+        self.groups.attach(registry)
+        self.send.attach(registry)
+        self.pull.attach(registry)
+        self.delay.attach(registry)
+        self.transactions.attach(registry)
+        self.stats.attach(registry)
+        self.admin.attach(registry)
+
+
+def compose(
+    config: BrokerConfig, store: Store, settings_path: Path, access: Access, clock: Clock, owner: RoleOwner
+) -> Subsystems:
+    """Nothing is started; saved tables are loaded. DamagedStateError when one of them cannot be read.
+
+    Shared state comes first (settings, counts, tables), then the subsystems that use it. Whatever admission depends on
+    bumps the store's generation when it changes.
+    """
+    if config.property_filter:
+        load_parser()
+    version = DataVersion().next(clock.now_ms())
+    settings = Settings(config, store.config, settings_path, version=version, reconfigure=store.reconfigure)
+    files = StateFiles(store.config.root, store.disk)
+    figures = Figures(config.cluster, clock.now_ms())
+    lease = MasterLease(settings, clock)
+    topics = topic_table(config, store.config)
+    filters = ConsumerFilters(config.bloom_geometry)
+    registrar = Registrar(settings, topics, clock)
+    quotas, changed = Quotas(parse_quotas(config.quotas)), store.generation.bump
+
+    groups = GroupSubsystem(
+        settings,
+        topics,
+        filters,
+        figures,
+        store,
+        clock,
+        changed=changed,
+        call_later=asyncio.get_running_loop().call_later,
+        may_lock=lease.is_valid,
+        find_route=registrar.find_route,
+    )
+    admission = AdmissionTables(settings, topics, groups.table, groups.consumers, access, quotas)
+    settings.listeners.append(quotas.follow)
+    for listeners in (settings.listeners, topics.listeners, groups.table.listeners):
+        listeners.append(changed)
+    transactions = TransactionSubsystem(
+        settings, topics, groups.offsets, groups.producers, figures, store, clock, may_check=lease.is_valid
+    )
+    delay = DelaySubsystem(settings, files.delay_offsets, figures, store, clock, may_deliver=lease.is_valid)
+    pull = PullSubsystem(admission, groups, filters, files.consumer_filters, figures, store, clock)
+    tables = CopyPorts(topics, groups.table, groups.offsets, files, store)
+    ha = HaSubsystem(settings, store, tables, registrar, clock, lease, owner)
+    parts = Subsystems(
+        settings=settings,
+        store=store,
+        files=files,
+        clock=clock,
+        registrar=registrar,
+        autosave=StateKeeper(files, topics, groups.table, groups.offsets),
+        lease=lease,
+        admission=admission,
+        topics=TopicSubsystem(settings, topics, groups, figures, store, clock),
+        groups=groups,
+        send=SendSubsystem(admission, groups, transactions.service, figures, store, clock),
+        pull=pull,
+        delay=delay,
+        transactions=transactions,
+        stats=StatsSubsystem(settings, topics, groups, figures, store, clock),
+        ha=ha,
+        admin=AdminSubsystem(
+            settings,
+            groups.offsets,
+            delay,
+            figures,
+            store,
+            clock,
+            held_pulls=lambda: len(pull.polling),
+            replication=ha.replication.state,
+        ),
+    )
+    parts.autosave.load()
+    pull.load_filters()
+    return parts

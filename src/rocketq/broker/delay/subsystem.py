@@ -1,0 +1,47 @@
+"""Messages for later: delay levels and timers, and the requests about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.delay import recall_handlers, timer_handlers
+from rocketq.broker.delay.level_service import DelayService
+from rocketq.broker.delay.timer_service import TimerService
+from rocketq.broker.stats.broker_stats import Figures
+from rocketq.protocol.bodies.offsets import DelayOffsets
+from rocketq.remoting import Registry
+from rocketq.runtime.clock import Clock
+from rocketq.store import StateFile, StoreWriter
+
+
+class DelaySubsystem:
+    def __init__(
+        self,
+        settings: Settings,
+        offset_file: StateFile[DelayOffsets],
+        figures: Figures,
+        store: StoreWriter,
+        clock: Clock,
+        *,
+        may_deliver: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self.levels = DelayService(store, offset_file, figures, clock, may_deliver=may_deliver)
+        self.timers = TimerService(store, figures, clock, may_deliver=may_deliver)
+        self._recalls = recall_handlers.RecallPorts(settings, self.timers, store, clock)
+        self._timers = timer_handlers.TimerPorts(settings, self.timers)
+
+    def attach(self, registry: Registry) -> None:
+        recall_handlers.handlers.bind(registry, self._recalls)
+        timer_handlers.handlers.bind(registry, self._timers)
+
+    def start(self) -> None:
+        """Deliver; only a master does."""
+        self.levels.start()
+        if self._settings.config.timer_enabled:
+            self.timers.start()
+
+    async def stop(self) -> None:
+        await self.levels.stop()
+        await self.timers.stop()
