@@ -27,6 +27,7 @@ COMPILED_MODULES = [
     "send_request",
     "frame_ahead",
     "queue_places",
+    "json_text",
     "send_properties",
     "send_frames",
     "pull_request",

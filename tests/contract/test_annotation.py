@@ -58,9 +58,10 @@ HOT = {
     ],
     "send_request": ["SendRequest.read", "SendRequest.take", "letter_field", "named_field"],
     "send_properties": [
-        *("SendProperties.load", "SendProperties.unescape", "SendProperties.edit", "SendProperties.note"),
-        *("SendProperties.has_name_before", "is_cold_name", "is_plain_text", "is_true", "hex_digit"),
+        *("SendProperties.load", "SendProperties.edit", "SendProperties.note", "SendProperties.has_name_before"),
+        *("is_cold_name", "is_plain_text", "is_true"),
     ],
+    "json_text": ["unescape_text", "hex_digit"],
     "send_frames": [
         *("SendFrames.take", "SendFrames.store_one", "SendFrames.store_batch", "SendFrames.answer"),
         *("SendFrames.note", "SendFrames.put_ids", "SendFrames.look", "SendFrames.find_queue"),

@@ -33,6 +33,7 @@ MODULES = (
     "send_request",
     "frame_ahead",
     "queue_places",
+    "json_text",
     "send_properties",
     "send_frames",
     "pull_request",

@@ -9,7 +9,8 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from rocketq.kernel.primitives import copy_bytes, end_of_plain, equal_bytes, find_byte
+    from rocketq.kernel.json_text import unescape_text
+    from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte
 
 TEXT_BYTES_MAX = 65_536  # of the properties as a header has them
 
@@ -38,47 +39,10 @@ class SendProperties:
         if count > 65_536:
             return False
         if header.escaped[index]:
-            count = self.unescape(p, at, at + count)
+            count = unescape_text(self.p, 0, p, at, at + count)
         else:
             copy_bytes(self.p, 0, p, at, count)
         return count >= 0 and self.edit(count, batch)
-
-    def unescape(self, p, at, end):
-        """JSON text into bytes, how many; -1 for anything but ASCII."""
-        out: cython.Py_ssize_t = 0
-        plain_end: cython.Py_ssize_t
-        char: cython.int
-        step: cython.int
-        while at < end:
-            plain_end = end_of_plain(p, at, end)
-            copy_bytes(self.p, out, p, at, plain_end - at)
-            out += plain_end - at
-            at = plain_end + 2
-            if plain_end >= end:
-                break
-            if p[plain_end] != 92 or at > end:
-                return -1
-            char = p[plain_end + 1]
-            if char == 117:
-                if end - at < 4:
-                    return -1
-                char = 0
-                for step in range(4):
-                    char = char * 16 + hex_digit(p[at + step])
-                at += 4
-            elif char == 110:
-                char = 10
-            elif char == 116:
-                char = 9
-            elif char == 114:
-                char = 13
-            elif char != 34 and char != 92 and char != 47:
-                return -1
-            if char <= 0 or char > 127:
-                return -1
-            self.p[out] = char
-            out += 1
-        return out
 
     def edit(self, count, batch):
         """What is stored of them: without empty values (and WAIT, except in a batch), with CLUSTER at the end.
@@ -167,14 +131,3 @@ def is_true(p, at, count):
     return (
         count == 4 and p[at] | 32 == 116 and p[at + 1] | 32 == 114 and p[at + 2] | 32 == 117 and p[at + 3] | 32 == 101
     )
-
-
-def hex_digit(char):
-    """The value of a hex digit; a number too large for a character when it is none."""
-    if 48 <= char <= 57:
-        return char - 48
-    if 97 <= char <= 102:
-        return char - 87
-    if 65 <= char <= 70:
-        return char - 55
-    return 1 << 16
