@@ -58,8 +58,13 @@ HOT = {
     ],
     "send_request": ["SendRequest.read", "SendRequest.take", "letter_field", "named_field"],
     "send_properties": [
-        *("SendProperties.load", "SendProperties.unescape", "SendProperties.edit", "SendProperties.note"),
-        *("SendProperties.has_name_before", "is_slow_name", "is_plain_text", "is_true", "hex_digit"),
+        *("SendProperties.load", "SendProperties.edit", "SendProperties.note", "SendProperties.has_name_before"),
+        *("is_cold_name", "is_plain_text", "is_true"),
+    ],
+    "json_text": ["unescape_text", "hex_digit"],
+    "signatures": [
+        *("SignatureCheck.verify", "SignatureCheck.sort_fields", "SignatureCheck.join_values"),
+        *("parse_header", "is_signed_name", "compare_names"),
     ],
     "fast_sends": [
         *("FastSends.take", "FastSends.store_one", "FastSends.store_batch", "FastSends.answer"),

@@ -3,6 +3,7 @@ from rocketq.kernel.fast_sends cimport FastSends
 from rocketq.kernel.parsed_frame cimport OTHER, PULL, SEND, ParsedFrame, ring_of_frames
 from rocketq.kernel.primitives cimport load_i32
 from rocketq.kernel.request_view cimport RequestView
+from rocketq.kernel.signatures cimport Account, Accounts, SignatureCheck
 
 cpdef enum:
     CODES_MAX = 1 << 10
@@ -10,6 +11,8 @@ cpdef enum:
     OUT_BYTES_MAX = 256 << 10
 
 cdef class FastFrames:
+    cdef readonly Accounts accounts
+    cdef readonly SignatureCheck signatures
     cdef readonly FastSends sends
     cdef readonly FastPulls pulls
     cdef readonly long long frame_bytes_max
@@ -19,7 +22,8 @@ cdef class FastFrames:
     cdef long long scope
     cdef ParsedFrame _first
     cdef bint is_no_frame(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
-    cdef int parse_ahead(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int count_max) noexcept
+    cdef int parse_ahead(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int count_max) except -1
+    cdef bint authenticate(self, ParsedFrame frame, const unsigned char* p) except -1
     cdef int family_of(self, ParsedFrame frame) noexcept
     cdef Py_ssize_t run(self, bytes data, Py_ssize_t at, bytes born_host, long long now_ms) except -1
     cdef Py_ssize_t execute_all(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, bytes born_host, long long now_ms) except -1

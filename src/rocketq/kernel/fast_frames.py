@@ -10,6 +10,7 @@ if not cython.compiled:
     from rocketq.kernel.parsed_frame import OTHER, PULL, SEND, ParsedFrame, ring_of_frames
     from rocketq.kernel.primitives import load_i32
     from rocketq.kernel.request_view import RequestView
+    from rocketq.kernel.signatures import Account, Accounts, SignatureCheck
 
     CODES_MAX = 1 << 10  # all that the fast path executes are below
     AHEAD_MAX = 16  # frames whose queues are looked for at once
@@ -22,11 +23,13 @@ class FastFrames:
     """Executes frames until one is for the slow path, so that requests keep their order.
 
     `scope` is the number of the connection whose frames these are, where grants are for one connection and code, else 0.
-    After feed() `slow_at` is where that frame begins (-1: there is none) and `refused` is that frame, parsed. `stopped`
+    With `accounts`, only requests that one of them has signed are executed. After feed() `slow_at` is where that frame begins (-1: there is none) and `refused` is that frame, parsed. `stopped`
     says that there was so much to write that the rest was left for another call.
     """
 
-    def __init__(self, sends: FastSends, pulls: FastPulls, frame_bytes_max):
+    def __init__(self, sends: FastSends, pulls: FastPulls, frame_bytes_max, accounts: Accounts = None):
+        self.accounts = accounts
+        self.signatures = SignatureCheck()
         self.sends = sends
         self.pulls = pulls
         self.frame_bytes_max = frame_bytes_max
@@ -99,6 +102,9 @@ class FastFrames:
             frame.scope = 0
             frame.well_formed = frame.header.parse(p, frame.at, frame.end)
             frame.kind = self.family_of(frame)
+            frame.account = None
+            if frame.kind != OTHER and self.accounts is not None and not self.authenticate(frame, p):
+                frame.kind = OTHER
             if self.scope > 0:
                 frame.scope = self.scope * CODES_MAX + frame.header.code
             more = frame.kind == SEND and self.sends.parse(frame, p)
@@ -116,6 +122,14 @@ class FastFrames:
         if header.code == 310 or header.code == 320 or header.code == 10:
             return SEND
         return PULL if header.code == 11 or header.code == 361 else OTHER
+
+    def authenticate(self, frame, p):
+        """Whether one of the accounts has signed the request; which one, is in `account` then."""
+        account: Account = self.signatures.account_of(frame.header, p, self.accounts)
+        if account is None or not self.signatures.verify(frame.header, p, account):
+            return False
+        frame.account = account
+        return True
 
     def execute(self, frame, p, born_host, now_ms):
         """Do what the frame asks for; False when it is for the slow path."""

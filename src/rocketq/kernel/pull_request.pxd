@@ -4,7 +4,6 @@ from rocketq.kernel.request_view cimport RequestView, credential_field
 cdef class PullRequest:
     cdef readonly long long queue_id, queue_offset, count_max, sys_flag, commit_offset, version, bytes_max
     cdef Py_ssize_t group_at, group_len, topic_at, topic_len, expression_at, expression_len
-    cdef int access_key, signature
     cdef bint read(self, RequestView header, const unsigned char* p) noexcept
     cdef bint take(self, RequestView header, const unsigned char* p, int index, int field) noexcept
     cdef bytes key(self, const unsigned char* p)

@@ -17,13 +17,11 @@ KEY_END = b"\x00"
 
 @cython.cclass
 class PullRequest:
-    """The fields of the last pull read. `bytes_max` is 0 when none was given; `access_key` and `signature` are the
-    indices of these fields (-1: not there)."""
+    """The fields of the last pull read. `bytes_max` is 0 when none was given."""
 
     def __init__(self):
         self.queue_id = self.queue_offset = self.count_max = self.sys_flag = 0
         self.commit_offset = self.version = self.bytes_max = 0
-        self.access_key = self.signature = -1
         self.group_at = self.group_len = self.topic_at = self.topic_len = self.expression_at = self.expression_len = 0
 
     def read(self, header, p):
@@ -33,7 +31,6 @@ class PullRequest:
         seen: cython.int = 0
         self.commit_offset = self.version = self.bytes_max = 0
         self.expression_at = self.expression_len = 0
-        self.access_key = self.signature = -1
         for index in range(header.count):
             field = pull_field(p, header.name_at[index], header.name_len[index])
             if field < 0:
@@ -73,10 +70,6 @@ class PullRequest:
             self.bytes_max = header.small_number(p, index)
         elif field == 12:
             header.small_number(p, index)
-        elif field == 20:
-            self.access_key = index
-        elif field == 21:
-            self.signature = index
         return True
 
     def key(self, p):

@@ -52,7 +52,9 @@ cdef class RequestView:
 
 cdef text_of(const unsigned char* p, Py_ssize_t at, Py_ssize_t count, bint escaped)
 cdef decode_utf8(const unsigned char* p, Py_ssize_t at, Py_ssize_t count)
-cdef Py_ssize_t unescape_json(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, unsigned char* out) noexcept
+cdef Py_ssize_t unescape_json(
+    unsigned char* out, Py_ssize_t size, const unsigned char* p, Py_ssize_t at, Py_ssize_t end
+) noexcept
 cdef Py_ssize_t put_utf8(unsigned char* out, Py_ssize_t at, int char) noexcept
 cdef int hex_number(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 cdef int credential_field(RequestView view, const unsigned char* p, int index) noexcept

@@ -159,7 +159,6 @@ class RequestView:
     def parse_member(self, p, member, at, end):
         """Read the value that begins at `at`; where it ends, or -1."""
         value_end: cython.Py_ssize_t
-        escaped: cython.bint
         if is_null(p, at, end):
             return at + 4 if member == EXT_FIELDS or member == REMARK else -1
         self.members = self.members << 4 | member
@@ -319,7 +318,7 @@ def text_of(p, at, count, escaped):
         target = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(scratch))
     else:
         target = scratch
-    count = unescape_json(p, at, at + count, target)
+    count = unescape_json(target, 0, p, at, at + count)
     if count < 0:
         raise ValueError("an escape that JSON does not have")
     return decode_utf8(target, 0, count)
@@ -332,10 +331,9 @@ def decode_utf8(p, at, count):
         return bytes(p[at : at + count]).decode()
 
 
-def unescape_json(p, at, end, out):
-    """The text of a JSON string's inside into `out`, which has room for as much; how many bytes, or -1 where an escape
-    is not JSON's or makes no character."""
-    size: cython.Py_ssize_t = 0
+def unescape_json(out, size, p, at, end):
+    """Write the inside of a JSON string to `out` from `size` on; where it ends there, or -1 where an escape is not JSON's
+    or makes no character. It is never longer than it was."""
     plain_end: cython.Py_ssize_t
     char: cython.int
     while at < end:

@@ -38,7 +38,7 @@ class SendProperties:
         if count > 65_536:
             return False
         if header.escaped[index]:
-            count = unescape_json(p, at, at + count, self.p)
+            count = unescape_json(self.p, 0, p, at, at + count)
             if count < 0 or not is_plain_or_cut(self.p, count):
                 return False
         else:

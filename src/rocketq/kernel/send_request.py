@@ -17,15 +17,13 @@ NEEDED = 0x1F2  # b e f g h i
 
 @cython.cclass
 class SendRequest:
-    """The fields of the last send read; `properties`, `access_key` and `signature` are the indices of these fields (-1:
-    not there)."""
+    """The fields of the last send read; `properties` is the index of that field."""
 
     def __init__(self):
         self.batch = False
         self.queue_id = self.sys_flag = self.born_ms = self.user_flag = 0
         self.group_at = self.group_len = self.topic_at = self.topic_len = 0
         self.properties = 0
-        self.access_key = self.signature = -1
 
     def read(self, header, p):
         """False when a field is missing, unknown, there twice, or not what plain sends have."""
@@ -34,7 +32,6 @@ class SendRequest:
         seen: cython.int = 0
         self.batch = header.code == 320
         self.group_len = 0
-        self.access_key = self.signature = -1
         for index in range(header.count):
             field = named_field(header, p, index) if header.code == 10 else letter_field(header, p, index)
             if field < 0:
@@ -76,10 +73,6 @@ class SendRequest:
                 self.batch = True
                 return True
             return header.has_text(p, index, b"false", 5)
-        elif field == 20:
-            self.access_key = index
-        elif field == 21:
-            self.signature = index
         return True
 
 

@@ -79,7 +79,7 @@ class SignedAccess:
         self._secrets = dict(secrets)
         self.accounts = Accounts()
         for access_key, secret in self._secrets.items():
-            self.accounts.add(Account(access_key.encode(), (secret.encode(),), access_key))
+            self.accounts.put(Account(access_key.encode(), (secret.encode(),), access_key))
 
     def check(self, request: Command, connection: Connection) -> Command | None:
         access_key = request.ext_fields.get(ACCESS_KEY)
