@@ -20,13 +20,15 @@ import kernel_frames  # beside this file, which is run as a program
 
 import rocketq.kernel
 from rocketq.filter import compile_sql
+from rocketq.kernel.admission import PullGrant, SendGrant, TokenBucket
 from rocketq.kernel.answers import AnswerTemplate
 from rocketq.kernel.appender import NO_QUEUE_ROOM, SEGMENT_FULL, Appender
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.fast_frames import FastFrames
+from rocketq.kernel.fast_pulls import FastPulls, PullLimits
+from rocketq.kernel.fast_sends import FastSends
 from rocketq.kernel.index_units import IndexTail
 from rocketq.kernel.properties import hash_text
-from rocketq.kernel.fast_pulls import FastPulls, PullLimits, PullGrant
 from rocketq.kernel.queue_units import (
     SCHEDULE_TOPIC,
     QueueTail,
@@ -40,7 +42,6 @@ from rocketq.kernel.queue_units import (
 from rocketq.kernel.reader import NEED_SEGMENT, LogMap, QueueRead, ReadLimits
 from rocketq.kernel.records import BAD_CRC, BAD_OFFSET, BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
 from rocketq.kernel.scanner import Scanner, check_index_units, walk_records
-from rocketq.kernel.fast_sends import FastSends, SendGrant
 from rocketq.kernel.signatures import Account, Accounts, SignatureCheck
 
 SEGMENT_BYTES = 16384
@@ -204,7 +205,8 @@ class Driver:
         self.segments: list[MappedBuffer] = []
         self.now_ms = NOW_MS
         self.new_segment()
-        self.frames = self.hot_frames()
+        self.generation = 1
+        self.frames = self.fast_frames()
         self.check, self.accounts = SignatureCheck(), Accounts()
 
     # What the kernel asks its owners for
@@ -220,16 +222,16 @@ class Driver:
         self.log.attach(segment)
         self.appender.attach_segment(segment, 0)
 
-    def hot_frames(self) -> FastFrames:
+    def fast_frames(self) -> FastFrames:
         """Served are the queues of some topics, of which one can be pulled from; one of each is not made yet."""
         topic = kernel_frames.TOPIC.encode()
         for name in map(str.encode, kernel_frames.TOPICS):
             for queue_id in range(kernel_frames.QUEUES):
                 self.queues[name, queue_id] = DrivenQueue(name, queue_id, empty_file)
         tails = [self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)]
-        sends = FastSends(self.appender, SEND_TEMPLATES, self.store_host.hex().encode(), b"C", 450)
+        sends = FastSends(self.appender, self.store_host.hex().encode(), 450)
         for name in map(str.encode, kernel_frames.TOPICS):
-            sends.add_route(self.send_route(name))
+            sends.add_grant(self.send_grant(name))
         sends.open, sends.durable, sends.body_bytes_max = True, self.rng.random() < 0.3, 4096
         pulls = FastPulls(sends.out, self.log, lambda: self.visible_to, PULL_TEMPLATES, 450, 1 << 20)
         pulls.open = True
@@ -239,16 +241,26 @@ class Driver:
         )  # fmt: skip
         group = kernel_frames.GROUP.encode()
         for key, codes in ((b"", None), (b"\0*", None), (b"\0TagA", frozenset((hash_text("TagA"),)))):
-            route = PullGrant(
-                group + b"\0" + topic + key, None, [*tails, None], codes, 1, (0, 1, 2, 3), lambda: self.current
-            )
-            pulls.add_route(route)
-        self.visible_to, self.current = 1 << 60, True
+            whole = 0, None, group + b"\0" + topic + key
+            grant = PullGrant(whole, topic, group, 0, None, [*tails, None], 1, codes, 1, (0, 1, 2, 3))
+            pulls.add_grant(grant)
+        sends.generation = pulls.generation = self.generation
+        self.visible_to = 1 << 60
         return FastFrames(sends, pulls, 1 << 20)
 
-    def send_route(self, topic: bytes) -> SendGrant:
-        tails = [self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)]
-        return SendGrant(topic, [*tails[: self.rng.choice((1, 3, 3))], None], self.rng.choice((0, 2)))
+    def send_grant(self, topic: bytes) -> SendGrant:
+        """Now and then with a quota, or with what the broker adds where messages are traced."""
+        queues: list[QueueTail | None] = [
+            self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)
+        ]
+        queues = [*queues[: self.rng.choice((1, 3, 3))], None]
+        traced, sys_flag = self.rng.random() < 0.3, self.rng.choice((0, 2))
+        suffix = b"MSG_REGION\x01R\x02TRACE_ON\x01true\x02CLUSTER\x01C" if traced else b"CLUSTER\x01C"
+        group, generation = kernel_frames.PRODUCER.encode(), self.generation
+        grant = SendGrant(topic, group, 0, None, queues, generation, sys_flag, suffix, traced, SEND_TEMPLATES)
+        if self.rng.random() < 0.3:
+            grant.limit((TokenBucket("topic T", "messages", 3.0), TokenBucket("topic T", "bytes", 5000.0)))
+        return grant
 
     # Random material
 
@@ -357,20 +369,20 @@ class Driver:
 
     def op_frames(self) -> object:
         """What a socket may bring; a queue that has no room gets some, a full log file is closed."""
-        hot, sends, pulls, out = self.frames, self.frames.sends, self.frames.pulls, []
+        frames, sends, pulls, out = self.frames, self.frames.sends, self.frames.pulls, []
         data, at = kernel_frames.frames(self.rng), 0
         self.visible_to = self.rng.choice((1 << 60, 1 << 60, self.appender.end, self.appender.end // 2))
         self.now_ms += 1
         for _ in range(8):
-            end = hot.feed(data, at, self.rng.choice(HOSTS), self.now_ms)
-            out.append((at, end, hot.cold_at, hot.stopped, sends.taken, pulls.taken))
+            end = frames.feed(data, at, self.rng.choice(HOSTS), self.now_ms)
+            out.append((at, end, frames.slow_at, frames.stopped, sends.taken, sends.taken_bytes, pulls.taken))
+            out.append(frames.refused_parts(data) if frames.slow_at >= 0 else None)
             at = end
-            if hot.cold_at < 0 and not hot.stopped:
+            if frames.slow_at < 0 and not frames.stopped:
                 break
-        out.append([(name, queue_id) for name, queue_id in sends.missed])
-        out.append([(key if isinstance(key, bytes) else key.key, queue_id) for key, queue_id in pulls.missed])
-        out.append([(route.count, route.size_bytes, route.times) for route in sends.grown])
-        out.append([(route.count, route.size_bytes, route.positions, route.commits) for route in pulls.served])
+        out.append((list(sends.missed), list(pulls.missed)))
+        out.append([(grant.count, grant.size_bytes, grant.times) for grant in sends.grown])
+        out.append([(grant.count, grant.size_bytes, grant.positions, grant.commits) for grant in pulls.served])
         sends.missed.clear()
         pulls.missed.clear()
         if self.appender.position > SEGMENT_BYTES - 3_000:
@@ -381,7 +393,7 @@ class Driver:
             queue.make_room(self.rng.choice((1, 5, UNITS_PER_FILE)))
         return digest(sends.out.take()), digest(sends.held.take()), out
 
-    def op_routes(self) -> object:
+    def op_grants(self) -> object:
         """Topics that change, or go and come back with other queues; one may be another queue than it was."""
         sends, topic = self.frames.sends, self.rng.choice(kernel_frames.TOPICS).encode()
         queue_id = self.rng.randrange(kernel_frames.QUEUES)
@@ -389,16 +401,16 @@ class Driver:
             self.queues[topic, queue_id] = DrivenQueue(topic, queue_id, empty_file)
             self.queues[topic, queue_id].make_room(1)
         if self.rng.random() < 0.5:
-            sends.clear_routes()
+            sends.clear_grants()
             for name in map(str.encode, kernel_frames.TOPICS):
                 if self.rng.random() < 0.9:
-                    sends.add_route(self.send_route(name))
+                    sends.add_grant(self.send_grant(name))
         else:
-            sends.add_route(self.send_route(topic))
-        counted = [(route.topic, route.count, route.size_bytes, route.times) for route in sends.grown]
-        for route in sends.grown:
-            route.count = route.size_bytes = route.times = 0
-            route.noted = False
+            sends.add_grant(self.send_grant(topic))
+        if self.rng.random() < 0.2:  # all that were given before are stale
+            self.generation += 1
+            sends.generation = self.generation
+        counted = [(grant.topic, grant.collect()) for grant in sends.grown]
         sends.grown.clear()
         return counted
 
@@ -622,7 +634,7 @@ class Driver:
             (self.op_append, 40),
             (self.op_batch, 10),
             (self.op_frames, 25),
-            (self.op_routes, 3),
+            (self.op_grants, 3),
             (self.op_signatures, 8),
             (self.op_touched, 2),
             (self.op_scan, 8),

@@ -11,7 +11,7 @@ from rocketq.protocol.command import Command, HeaderForm
 from rocketq.protocol.flags import Language
 from rocketq.protocol.frame import encode_command
 
-TOPIC, GROUP, QUEUES = "TopicTest", "G", 3
+TOPIC, GROUP, PRODUCER, QUEUES = "TopicTest", "G", "p", 3
 TOPICS = (TOPIC, "T", "TopicTest2", "SomewhatLongerTopic")
 SEND_FIELDS = (
     *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp"),
@@ -33,7 +33,7 @@ def send(rng: random.Random) -> tuple[int, dict[str, Any], bytes]:
     code = rng.choice((310, 310, 320, 10))
     batch = code == 320 or rng.random() < 0.1
     fields: dict[str, Any] = {
-        "producerGroup": "p",
+        "producerGroup": rng.choice((PRODUCER, PRODUCER, PRODUCER, PRODUCER, "q")),
         "topic": rng.choice((*TOPICS, *TOPICS, "Unheard")),
         "defaultTopicQueueNums": 4,
         "queueId": rng.choice((0, 1, 2, 2, QUEUES, -1)),

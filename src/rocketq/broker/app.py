@@ -85,8 +85,8 @@ class Broker:
         self.fast_paths: list[BrokerFastPath] = []
         self.guards: MutableSequence[Check] = ObservedList(self.invalidate_grants)
         """Rules of the program that runs this broker: each is called with a request and its connection, at both ports,
-        and returns the answer that rejects it, or None. Sends and pulls that pass are not asked about again for the same
-        connection, code, topic and group, until `invalidate_grants()` is called."""
+        and returns the answer that rejects it, or None. Sends and pulls that pass are not asked about again for the
+        same connection, code, topic and group, until `invalidate_grants()` is called."""
 
     @property
     def addr(self) -> str:

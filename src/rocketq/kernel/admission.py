@@ -1,8 +1,8 @@
 """What admission decided, in the form the fast path uses: grants, quotas, and the one number that invalidates them.
 
-A grant says that sends to a topic, or pulls of a group from it, are admitted, with everything that is needed to execute
-them. It holds for one generation: whatever changes a table, a setting, a role, a policy or a quota bumps the number, and
-grants of an older generation are asked for again.
+A grant says that sends to a topic, or pulls of a group from it, are admitted, with everything that is needed to
+execute them. It holds for one generation: whatever changes a table, a setting, a role, a policy or a quota bumps the
+number, and grants of an older generation are asked for again.
 """
 
 from __future__ import annotations

@@ -22,9 +22,10 @@ if not cython.compiled:
 class FastFrames:
     """Executes frames until one is for the slow path, so that requests keep their order.
 
-    `scope` is the number of the connection whose frames these are, where grants are for one connection and code, else 0.
-    With `accounts`, only requests that one of them has signed are executed. After feed() `slow_at` is where that frame begins (-1: there is none) and `refused` is that frame, parsed. `stopped`
-    says that there was so much to write that the rest was left for another call.
+    `scope` is the number of the connection whose frames these are, where grants are for one connection and code, else
+    0. With `accounts`, only requests that one of them has signed are executed. After feed() `slow_at` is where the
+    frame for the slow path begins (-1: there is none) and `refused` is that frame, parsed. `stopped` says that there
+    was so much to write that the rest was left for another call.
     """
 
     def __init__(self, sends: FastSends, pulls: FastPulls, frame_bytes_max, accounts: Accounts = None):

@@ -24,10 +24,11 @@ NEVER_NS = 1 << 62
 class FastPath:
     """What all fast connections of a port share: the frames, and whether they may be executed now.
 
-    With `scoped` each connection needs grants of its own. The kernel executes while `generation` has the number that its owner last allowed, and until the time it was allowed
-    to; otherwise reads go to the connections, whose owner checks everything again. `finish_turn()` is called in the
-    loop's next turn, once until `finishing` is taken back: something is stored that somebody waits for (`stored` says
-    that anything is), pulls were answered, or answers must wait (`held`: pairs of a connection and its answers).
+    With `scoped` each connection needs grants of its own. The kernel executes while `generation` has the number that
+    its owner last allowed, and until the time it was allowed to; otherwise reads go to the connections, whose owner
+    checks everything again. `finish_turn()` is called in the loop's next turn, once until `finishing` is taken back:
+    something is stored that somebody waits for (`stored` says that anything is), pulls were answered, or answers must
+    wait (`held`: pairs of a connection and its answers).
     """
 
     def __init__(
@@ -169,10 +170,10 @@ class FastPath:
 class FastConnection:
     """A connection in the fast path: what was read and not parsed yet (`data` from `at` on), and its socket.
 
-    `number` is what grants that are for this connection alone are found by. `decoding`: what
-    comes next is the decoder's. `served_to`: the kernel has executed a read up to there and stopped, the rest is for the
-    owner (-1: it has not). `active`: something was read or written since last asked. The counters are of messages that
-    the fast path stored or gave since the start.
+    `number` is what grants that are for this connection alone are found by. `decoding`: what comes next is the
+    decoder's. `served_to`: the kernel has executed a read up to there and stopped, the rest is for the owner (-1: it
+    has not). `active`: something was read or written since last asked. The counters are of messages that the fast path
+    stored or gave since the start.
     """
 
     def __init__(self, path: FastPath, owner, decoder, born_host, number):

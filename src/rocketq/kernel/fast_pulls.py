@@ -37,10 +37,10 @@ class PullLimits:
 
 @cython.cclass
 class FastPulls:
-    """Answers pulls into `out`. Its owner holds the store's lock, and sets `open`, `limits`, `gone_until` (where the log
-    begins) and `generation` (of which grants must be). `missed` has the keys that had no grant and those of
-    queues that were not made yet, `served` the grants with something to collect; `taken`, `given` and `given_bytes`
-    count pulls, messages and bytes.
+    """Answers pulls into `out`. Its owner holds the store's lock, and sets `open`, `limits`, `gone_until` (where the
+    log begins) and `generation` (of which grants must be). `missed` has the keys that had no grant and those of queues
+    that were not made yet, `served` the grants with something to collect; `taken`, `given` and `given_bytes` count
+    pulls, messages and bytes.
 
     `templates` are of a JSON answer, one with the flags of topic and group, and the same in binary form;
     `visible_to()` says how far readers may see.

@@ -24,18 +24,20 @@ if not cython.compiled:
     GRANTS_MAX = 50_000  # clients choose their groups
 
 NOT_A_QUEUE = -1
+REVOKED = -1  # a generation that never is
 
 
 @cython.final
 @cython.cclass
 class FastSends:
     """Stores what plain sends bring. Its owner holds the store's lock while it does, and sets the public switches:
-    `open` (whether sends may be executed at all), `durable` (answers wait for the disk unless a message says otherwise),
-    `indexed` (the store keeps an index), `held_max` (how many answers may wait), `generation` (of which grants must be).
+    `open` (whether sends may be executed at all), `durable` (answers wait for the disk unless a message says
+    otherwise), `indexed` (the store keeps an index), `held_max` (how many answers may wait), `generation` (of which
+    grants must be).
 
-    Answers that may go at once are in `out`, those that wait, `held_count` of them, in `held`. `missed` has what lacked a
-    grant, as (scope, account, topic, group), and (grant, queue id) of queues that were not made yet. `grown` are the
-    grants with something to collect, `taken` and `taken_bytes` count what was stored.
+    Answers that may go at once are in `out`, those that wait, `held_count` of them, in `held`. `missed` has what lacked
+    a grant, as pairs of (scope, account, topic, group) and NOT_A_QUEUE, or the number of a queue that was not made yet.
+    `grown` are the grants with something to collect, `taken` and `taken_bytes` count what was stored.
     """
 
     def __init__(self, appender: Appender, host_hex, transactions_since):
@@ -61,9 +63,14 @@ class FastSends:
 
     def add_grant(self, grant: SendGrant):
         """Execute what it admits from now on; another one for the same is replaced."""
-        if len(self._grants) >= GRANTS_MAX:
+        before: SendGrant
+        key = (grant.scope, grant.account, grant.topic, grant.group)
+        before = self._grants.get(key)
+        if before is not None:
+            before.generation = REVOKED
+        elif len(self._grants) >= GRANTS_MAX:
             self.clear_grants()
-        self._grants[grant.scope, grant.account, grant.topic, grant.group] = grant
+        self._grants[key] = grant
 
     def grant_of(self, key):
         """The grant last added for (scope, account, topic, group), of whatever generation; or None."""
@@ -81,7 +88,8 @@ class FastSends:
         return self.held.take(), count
 
     def parse(self, frame, p):
-        """Read the fields of a send whose turn comes later, and begin to fetch its queue; False when it is not plain."""
+        """Read the fields of a send whose turn comes later, and begin to fetch its queue; False when it is not
+        plain."""
         request: SendRequest = frame.request
         frame.place = -1
         frame.plain = self.open and request.read(frame.header, p)
@@ -125,8 +133,8 @@ class FastSends:
         return True
 
     def find_grant(self, frame, p):
-        """Set the cache's `queue` and `grant` from the dictionary; the next time they are at their place. False when one
-        of them is not known."""
+        """Set the cache's `queue` and `grant` from the dictionary; the next time they are at their place. False when
+        one of them is not known."""
         queue: QueueTail
         grant: SendGrant
         request: SendRequest = frame.request

@@ -1,5 +1,5 @@
-"""Queues that sends go to and the grants for them, found by topic, queue, group and sender: arithmetic alone leads to the
-first memory access.
+"""Queues that sends go to and the grants for them, found by topic, queue, group and sender: arithmetic alone leads to
+the first memory access.
 
 From a dictionary of grants to a queue it is six places, each of which must be read before the next is known. Here the
 first is known from the request and names the others, so that the queues of many requests can be fetched into the

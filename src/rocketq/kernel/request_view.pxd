@@ -1,8 +1,10 @@
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from rocketq.kernel.primitives cimport copy_bytes, end_of_plain, equal_bytes, load_i16, load_i32
 
+ctypedef const char* ConstText
+
 cdef extern from "Python.h":
-    object PyUnicode_DecodeUTF8(const void* text, Py_ssize_t size, const char* errors)
+    object PyUnicode_DecodeUTF8(const char* text, Py_ssize_t size, const char* errors)
 
 cpdef enum:
     CODE = 1
@@ -66,6 +68,6 @@ cdef bint has_backslash(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) n
 cdef bint is_null(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 cdef Py_ssize_t end_of_word(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 cdef int member_of(const unsigned char* p, Py_ssize_t at, Py_ssize_t count) noexcept
-cdef bint is_printable(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
+cdef bint is_ascii(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 cdef long long number_at(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 cdef bint is_number(const unsigned char* p, Py_ssize_t at, Py_ssize_t count) noexcept

@@ -32,10 +32,10 @@ FIELDS_MAX = 48
 class RequestView:
     """Filled by parse(), good until the next frame.
 
-    Names and values are spans of the frame's bytes. `escaped` says that a value has backslashes and must be read through
-    unescape_json(); `wide` that it is not printable ASCII; `null` that a JSON header has null. `plain` is false where a
-    name is not ASCII. `members` has the members of a JSON header in their order, a hex digit each. `bad` is set by
-    number() and small_number() when a value is no number.
+    Names and values are spans of the frame's bytes. `escaped` says that a value has backslashes and must be read
+    through unescape_json(); `wide` that it is not ASCII; `null` that a JSON header has null. `plain` is false
+    where anything but a value is not ASCII. `members` has the members of a JSON header in their order, a hex digit each. `bad` is set
+    by number() and small_number() when a value is no number.
     """
 
     def __init__(self):
@@ -61,7 +61,8 @@ class RequestView:
         return len(frame) >= 4 and self.parse_at(frame, 0, len(frame))
 
     def parse(self, p, at, end):
-        """Read the frame [at, end), whose length field is known to be right; False when its header is not well-formed."""
+        """Read the frame [at, end), whose length field is known to be right; False when its header is not
+        well-formed."""
         return self.parse_at(p, at + 4, end)
 
     def parse_at(self, p, at, end):
@@ -118,10 +119,10 @@ class RequestView:
                 return False
             if not self.add(at + 2, name_len, at + 6 + name_len, value_len):
                 return False
-            if name_len == 0 or not is_printable(p, at + 2, at + 2 + name_len):
+            if name_len == 0 or not is_ascii(p, at + 2, at + 2 + name_len):
                 self.plain = False
             at += 6 + name_len + value_len
-            self.wide[self.count - 1] = not is_printable(p, at - value_len, at)
+            self.wide[self.count - 1] = not is_ascii(p, at - value_len, at)
         return True
 
     def parse_json(self, p, at, end):
@@ -170,6 +171,8 @@ class RequestView:
             value_end = end_of_text(p, end_of_plain(p, at + 1, end), end)
             if value_end < 0:
                 return -1
+            if not is_ascii(p, at + 1, value_end):
+                self.plain = False
             if member == REMARK:
                 self.remark_at = at + 1
                 self.remark_len = value_end - at - 1
@@ -245,13 +248,13 @@ class RequestView:
             at = skip_blank(p, at + 1, end)
 
     def mark_text(self, p, at, end):
-        """The last value is more than printable ASCII from `at` on: how it is to be read."""
+        """The last value is not plain from `at` on: how it is to be read."""
         index: cython.int = self.count - 1
         while at < end:
             if p[at] == 92:
                 self.escaped[index] = True
                 at += 1
-            elif p[at] < 32 or p[at] > 127:
+            elif p[at] == 0 or p[at] > 127:
                 self.wide[index] = True
             at += 1
 
@@ -265,7 +268,7 @@ class RequestView:
         return self.value_len[index] == text_len and equal_bytes(p, self.value_at[index], text, 0, text_len)
 
     def is_simple(self, index):
-        """Whether a value is what its bytes say, in printable ASCII."""
+        """Whether a value is what its bytes say, in ASCII."""
         return not (self.escaped[index] or self.wide[index] or self.null[index])
 
     def number(self, p, index):
@@ -326,14 +329,14 @@ def text_of(p, at, count, escaped):
 
 def decode_utf8(p, at, count):
     if cython.compiled:
-        return PyUnicode_DecodeUTF8(p + at, count, cython.NULL)
+        return PyUnicode_DecodeUTF8(cython.cast(ConstText, p + at), count, cython.NULL)
     else:
         return bytes(p[at : at + count]).decode()
 
 
 def unescape_json(out, size, p, at, end):
-    """Write the inside of a JSON string to `out` from `size` on; where it ends there, or -1 where an escape is not JSON's
-    or makes no character. It is never longer than it was."""
+    """Write the inside of a JSON string to `out` from `size` on; where it ends there, or -1 where an escape is not
+    JSON's or makes no character. It is never longer than it was."""
     plain_end: cython.Py_ssize_t
     char: cython.int
     while at < end:
@@ -512,10 +515,10 @@ def member_of(p, at, count):
     return SERIALIZE_TYPE if count == 23 and equal_bytes(p, at, b"serializeTypeCurrentRPC", 0, 23) else 0
 
 
-def is_printable(p, at, end):
-    """ASCII without control characters."""
+def is_ascii(p, at, end):
+    """Characters of one byte, none of them zero."""
     while at < end:
-        if p[at] < 32 or p[at] > 127:
+        if p[at] < 1 or p[at] > 127:
             return False
         at += 1
     return True

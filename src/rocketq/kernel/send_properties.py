@@ -47,8 +47,8 @@ class SendProperties:
 
     def edit(self, count, batch, grant):
         """What is stored of them: without empty values (and WAIT, except in a batch), with the grant's suffix at the
-        end, whose names are dropped elsewhere. Very many are refused: each is compared with those before it, and in a batch with those of every
-        message."""
+        end, whose names are dropped elsewhere. Very many are refused: each is compared with those before it, and in a
+        batch with those of every message."""
         q: cython.p_uchar = self.p
         at: cython.Py_ssize_t = 0
         out: cython.Py_ssize_t = 0

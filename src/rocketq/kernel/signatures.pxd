@@ -1,5 +1,5 @@
 from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, hmac_sha1, is_base64_of, prepare_hmac
-from rocketq.kernel.request_view cimport RequestView, is_printable, unescape_json
+from rocketq.kernel.request_view cimport RequestView, is_ascii, unescape_json
 
 cpdef enum:
     SIGNED_FIELDS_MAX = 48

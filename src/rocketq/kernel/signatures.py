@@ -13,7 +13,7 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.primitives import copy_bytes, equal_bytes, hmac_sha1, is_base64_of, prepare_hmac
-    from rocketq.kernel.request_view import RequestView, is_printable, unescape_json
+    from rocketq.kernel.request_view import RequestView, is_ascii, unescape_json
 
     SIGNED_FIELDS_MAX = 48  # as many as a header may have
     VALUES_BYTES_MAX = 80 << 10  # of all fields; properties alone may have 64 KiB
@@ -114,7 +114,7 @@ class SignatureCheck:
         """The account that signed a whole frame, or None."""
         account: Account
         header: RequestView = self._header
-        if len(frame) < 8 or not header.parse(frame, 0, len(frame)):
+        if len(frame) < 8 or not header.parse(frame, 0, len(frame)) or not header.plain:
             return None
         account = self.account_of(header, frame, accounts)
         if account is None or not self.verify(header, frame, account):
@@ -201,7 +201,7 @@ class SignatureCheck:
             index = self._order[place]
             at = header.value_at[index]
             count = header.value_len[index]
-            if header.null[index] or count > VALUES_BYTES_MAX - length:
+            if header.null[index] or header.wide[index] or count > VALUES_BYTES_MAX - length:
                 return -1
             if header.escaped[index]:
                 length = unescape_json(self._text, length, p, at, at + count)
@@ -218,7 +218,7 @@ def is_signed_name(p, at, count):
     ASCII is the order of bytes, and whether _UNIQUE_KEY_QUERY is signed depends on the client."""
     if count == 17 and equal_bytes(p, at, b"_UNIQUE_KEY_QUERY", 0, 17):
         return False
-    return is_printable(p, at, at + count)
+    return is_ascii(p, at, at + count)
 
 
 def compare_names(p, at, count, other_at, other_count):

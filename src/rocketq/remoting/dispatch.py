@@ -1,4 +1,4 @@
-"""From a request to its answer: checks, the handler of its code in its middleware, hooks, and what becomes of failures."""
+"""From a request to its answer: checks, the handler of its code within its middleware, hooks, and failures."""
 
 from __future__ import annotations
 

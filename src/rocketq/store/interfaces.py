@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from rocketq.kernel.admission import Generation
 from rocketq.model import NewMessage, Record
 from rocketq.store.announcer import QueueListener
 from rocketq.store.commit_log import LogRange
@@ -140,6 +141,11 @@ class StoreWriter(StoreReader, Protocol):
 
 class StoreReplica(StoreReader, Protocol):
     """The log as another broker copies it or as it is copied from one."""
+
+    @property
+    def generation(self) -> Generation:
+        """To be bumped by changes that admission of requests depends on."""
+        ...
 
     @property
     def gate(self) -> FlushGate: ...

@@ -243,11 +243,6 @@ class Store(Lookups):
         """Where those wait who want a replica to have a position; None when no answer depends on one."""
         return self._replica_gate
 
-    @replica_gate.setter
-    def replica_gate(self, gate: ReplicaGate | None) -> None:
-        self._replica_gate = gate
-        self.generation.bump()
-
     @property
     def durable_to(self) -> int:
         """As far as this broker's own configuration calls safe: flushed, or merely written."""
@@ -277,7 +272,8 @@ class Store(Lookups):
 
     def wait_for_replicas(self, gate: ReplicaGate | None) -> None:
         """Answers to appends wait for this gate from now on."""
-        self.replica_gate = gate
+        self._replica_gate = gate
+        self.generation.bump()
 
     @property
     def refusal(self) -> str | None:

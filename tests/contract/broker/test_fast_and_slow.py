@@ -134,7 +134,7 @@ class Twin:
 
     async def stop(self) -> Outcome:
         parts, outcome = self.broker.parts, Outcome()
-        self.broker.feeds[0].count()  # as before any handler that would look
+        self.broker.fast_paths[0].count()  # as before any handler that would look
         now = parts.stats.figures.traffic.now
         outcome.tables = {
             "offsets": parts.groups.offsets.snapshot().offsets,
@@ -144,7 +144,7 @@ class Twin:
             "ends": {repr(queue): queue.end_offset for queue in parts.store.queues},
             "last record": parts.store.writer.last_record,
         }
-        outcome.taken, outcome.pulls_taken = self.broker.feeds[0].taken, self.broker.feeds[0].pulls_taken
+        outcome.taken, outcome.pulls_taken = self.broker.fast_paths[0].taken, self.broker.fast_paths[0].pulls_taken
         await self.broker.stop(drain_ms=0)
         for folder in ("commitlog", "consumequeue", "index"):
             paths = sorted(path for path in (self._root / folder).rglob("*") if path.is_file())
@@ -295,16 +295,16 @@ async def test_a_peer_that_does_not_read_is_not_answered_further(tmp_path: Path)
     asked = range(1_000, 1_200)
     pulls = [maker.frame(11, pull_fields(TOPIC, 3), opaque=opaque) for opaque in asked]
     late = maker.frame(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": 0}, opaque=5)
-    before = twin.broker.feeds[0].pulls_taken
+    before = twin.broker.fast_paths[0].pulls_taken
     connection.data_received(b"".join([*pulls, late]))
     assert 300_000 < len(wire.sent) < 1_000_000
-    taken, answers = twin.broker.feeds[0].pulls_taken - before, b""
+    taken, answers = twin.broker.fast_paths[0].pulls_taken - before, b""
     assert 0 < taken < 20
     while piece := wire.read_all():
         answers += piece
     opaques = [FrameDecoder().feed(answer)[0].opaque for answer in cut(answers)]
     assert opaques == [*asked, 5]
-    assert twin.broker.feeds[0].pulls_taken - before >= len(asked) - 1  # the first has no route yet
+    assert twin.broker.fast_paths[0].pulls_taken - before >= len(asked) - 1  # the first has no route yet
     connection.connection_lost(None)
     await twin.stop()
 

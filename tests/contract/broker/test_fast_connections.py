@@ -99,7 +99,7 @@ async def test_a_peer_that_reads_slowly_gets_every_answer_whole_and_in_order(
         monkeypatch.setattr(loop_thread, "loop_factory", lambda: None)
     cluster = make_rocketq_cluster()
     await prepare(cluster, "Slow")
-    feed, count = cluster.brokers[0].feeds[0], 300
+    feed, count = cluster.brokers[0].fast_paths[0], 300
     assert type(cast(Any, feed)._loop).__module__.startswith(loop)
     before = feed.pulls_taken
     with open_socket(cluster) as peer:
@@ -137,7 +137,7 @@ async def test_many_peers_at_once_get_their_own_answers(
     the peers are gone by then."""
     cluster = make_rocketq_cluster(settings={"flushDiskType": flush})
     await prepare(cluster, "Many")
-    feed = cluster.brokers[0].feeds[0]
+    feed = cluster.brokers[0].fast_paths[0]
     before = feed.taken
     leaving = [open_socket(cluster) for _ in range(10)]
     async with connected(*[cluster.broker_addr] * 40) as peers:

@@ -104,7 +104,7 @@ async def ask(peer: Peer, topic: str, given: dict[str, Any], *, cold: bool) -> C
 @over_loopback
 async def test_plain_sends_are_taken_by_the_kernel(rocketq_cluster: EmbeddedCluster) -> None:
     """Goal: the fast path is really taken, and what is not plain is not."""
-    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"BrokerFastPath{next(_counter)}"
+    feed, topic = rocketq_cluster.brokers[0].fast_paths[0], f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr) as (peer,):
         await make_topic(peer, topic, queues=1)
         for _ in range(2):
@@ -131,7 +131,7 @@ async def test_a_queue_whose_room_ends_costs_no_message_its_fast_path(tmp_path: 
         await make_topic(peer, "T", queues=1)
         for _ in range(2):
             await ask(peer, "T", PLAIN[0], cold=False)
-        feed, fields = broker.feeds[0], send_fields("T", 0, **PLAIN[0])
+        feed, fields = broker.fast_paths[0], send_fields("T", 0, **PLAIN[0])
         before = feed.taken
         fields = fields if code == RequestCode.SEND_MESSAGE else letters(fields)
         answers = await asyncio.gather(*(peer.start(code, fields, b"%d" % number) for number in range(2_000)))
@@ -147,7 +147,7 @@ async def test_a_batch_that_meets_the_end_of_its_queues_room_is_the_kernels_too(
         await make_topic(peer, "T", queues=1)
         for _ in range(2):
             await ask(peer, "T", PLAIN[0], cold=False)
-        feed, fields = broker.feeds[0], letters(send_fields("T", 0, batch="true"))
+        feed, fields = broker.fast_paths[0], letters(send_fields("T", 0, batch="true"))
         before, batch = (
             feed.taken,
             encode_batch(BatchElement(body=b"%d" % number, properties=b"k\x01v") for number in range(7)),
@@ -191,7 +191,7 @@ async def test_without_a_disk_for_more_room_the_handler_says_so(
 @over_loopback
 async def test_who_begins_to_wait_hears_of_the_next_message(rocketq_cluster: EmbeddedCluster) -> None:
     """Goal: messages that nobody waited for are not told of, and keep nobody from hearing of those that follow."""
-    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"BrokerFastPath{next(_counter)}"
+    feed, topic = rocketq_cluster.brokers[0].fast_paths[0], f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr, rocketq_cluster.broker_addr) as (peer, other):
         await make_topic(peer, topic, queues=1)
         for _ in range(5):
@@ -241,7 +241,7 @@ async def test_what_the_kernel_knows_of_a_queue_ends_with_every_change_of_its_to
     rocketq_cluster: EmbeddedCluster,
 ) -> None:
     """Goal: a permission, a number of queues, a topic made anew: the next send is answered by what is so now."""
-    feed, topic = rocketq_cluster.brokers[0].feeds[0], f"BrokerFastPath{next(_counter)}"
+    feed, topic = rocketq_cluster.brokers[0].fast_paths[0], f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr) as (peer,):
 
         async def sent() -> list[tuple[int, str | None]]:

@@ -12,10 +12,10 @@ import pytest
 from rocketq.kernel.answers import AnswerBuffer
 from rocketq.kernel.appender import Appender
 from rocketq.kernel.fast_frames import FastFrames
-from rocketq.kernel.fast_path import FastPath, FastConnection
+from rocketq.kernel.fast_path import FastConnection, FastPath
 from rocketq.kernel.fast_pulls import FastPulls
-from rocketq.kernel.reader import LogMap
 from rocketq.kernel.fast_sends import FastSends
+from rocketq.kernel.reader import LogMap
 
 
 class Owner:

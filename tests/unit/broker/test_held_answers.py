@@ -207,7 +207,8 @@ def test_an_answer_waits_for_disk_and_slave(store: Store) -> None:
     """Goal: whichever comes last lets it go; what a slave said before counts for what comes later."""
 
     async def scene() -> None:
-        store.replica_gate = slaves = replicas(available=True)
+        slaves = replicas(available=True)
+        store.wait_for_replicas(slaves)
         gate, peer = gate_of(store), Peer()
         first, second = append(store), append(store)
         hold(gate, peer, frame(opaque=1), first)
@@ -235,7 +236,7 @@ def test_an_answer_says_that_no_slave_is_there_once_the_disk_has_it(store: Store
     """Goal: code 11 with all fields; nobody waits for a slave that cannot come."""
 
     async def scene() -> None:
-        store.replica_gate = replicas(available=False)
+        store.wait_for_replicas(replicas(available=False))
         gate, peer = gate_of(store), Peer()
         hold(gate, peer, frame(form), append(store))
         await turns()
@@ -255,7 +256,8 @@ def test_slave_that_takes_too_long_is_told_before_the_disk(store: Store, flushed
     """Goal: code 12 whether or not the disk was in time; 10 when only the disk was late."""
 
     async def scene() -> None:
-        store.replica_gate = slaves = replicas(available=True)
+        slaves = replicas(available=True)
+        store.wait_for_replicas(slaves)
         gate, peer = gate_of(store), Peer()
         end = append(store)
         hold(gate, peer, frame(opaque=1), end)

@@ -35,6 +35,7 @@ from rocketq.store import Store
 REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames are the decoder's, so that they are copied once
 _HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
 _DIGITS_MAX: Final = 9  # of a queue's number
+_TRIES_MAX: Final = 100  # of frames that the kernel refused and executes after all, for one read
 _connection_numbers = itertools.count(1)
 
 
@@ -117,9 +118,11 @@ class BrokerFastPath:
             if waits or (out := self._run(connection, fast, data)) is None:
                 return b"", self._feed_decoder(connection, fast, data)
         commands: Sequence[Command] = ()
+        tries = _TRIES_MAX
         while self._frames.slow_at >= 0:
+            tries -= 1
             command = self._refused_command(fast)
-            if command is None or not self._admits_now(connection, fast, command):
+            if command is None or not tries or not self._admits_now(connection, command):
                 commands = self._slow_commands(connection, fast, command)
                 break
             fast.at = self._frames.slow_at
@@ -210,27 +213,30 @@ class BrokerFastPath:
 
     # Grants
 
-    def _admits_now(self, connection: Connection, fast: Any, command: Command) -> bool:
+    def _admits_now(self, connection: Connection, command: Command) -> bool:
         """Whether the refused frame lacked something that is there now: a grant, a queue, or room in a queue."""
         sends, pulls = self._sends, self._pulls
-        granted = self._path.is_allowed() and (
-            any([self._grant_send(connection, command, *missed) for missed in sends.missed])
-            or any([self._grant_pull(connection, command, *missed) for missed in pulls.missed])
-        )
-        missed = bool(sends.missed or pulls.missed)
+        if not self._path.is_allowed():
+            granted = False
+        elif sends.missed:
+            granted = self._grant_send(connection, command, *sends.missed[-1])
+        elif pulls.missed:
+            granted = self._grant_pull(connection, command, *pulls.missed[-1])
+        else:
+            granted = self._has_made_room(command)
         sends.missed.clear()
         pulls.missed.clear()
-        return granted or (not missed and self._has_made_room(command))
+        return granted and bool(self._path.is_allowed())  # what was asked may have changed something
 
     def _grant_send(self, connection: Connection, command: Command, key: tuple[Any, ...], queue_id: int) -> bool:
-        before = self._sends.grant_of(key)
+        before, generation = self._sends.grant_of(key), self._store.generation.number
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._set_queue(before, queue_id)
         if self._dispatcher.rejection(command, connection) is not None:
             return False
         grant = self._grants.for_sends(
             SendKey(*key),
-            self._store.generation.number,
+            generation,
             connection,
             self._templates,
             self._ports.clock.now_ms(),
@@ -238,19 +244,18 @@ class BrokerFastPath:
         )
         if grant is None:
             return False
-        self._replace(before)
         self._sends.add_grant(grant)
         return True
 
     def _grant_pull(self, connection: Connection, command: Command, key: tuple[Any, ...], queue_id: int) -> bool:
-        before = self._pulls.grant_of(key)
+        before, generation = self._pulls.grant_of(key), self._store.generation.number
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._set_queue(before, queue_id)
         if self._dispatcher.rejection(command, connection) is not None:
             return False
         grant = self._grants.for_pulls(
             cast(tuple[int, Any, bytes], key),
-            self._store.generation.number,
+            generation,
             connection,
             self._ports.clock.now_ms(),
             before,
@@ -263,11 +268,6 @@ class BrokerFastPath:
     def _set_queue(self, grant: Any, queue_id: int) -> bool:
         grant.queues[queue_id] = self._grants.tail(grant.topic.decode(), queue_id)
         return grant.queues[queue_id] is not None
-
-    def _replace(self, grant: Any) -> None:
-        """Its counters are collected while somebody still has it."""
-        if grant is not None:
-            self.count()
 
     def _has_made_room(self, command: Command) -> bool:
         """Whether it is a send to a queue that had no blocks left, and has now. A handler makes them too, but where
@@ -354,7 +354,8 @@ class BrokerFastPath:
             V5_0_0,
             FRAME_BYTES_MAX - _HEAD_BYTES_MAX,
         )
-        return FastFrames(sends, pulls, FRAME_BYTES_MAX, self._ports.tables.access.accounts)
+        accounts: Any = self._ports.tables.access.accounts
+        return FastFrames(sends, pulls, FRAME_BYTES_MAX, accounts)
 
     def _refresh(self, connection: Connection) -> None:
         """Something has changed: allow the kernel what it may do from now on. The lock is held."""

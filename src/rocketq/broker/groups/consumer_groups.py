@@ -37,8 +37,8 @@ class ConsumerGroup:
 
 
 class ConsumerGroups(Generic[Link]):
-    """Answers which groups must be notified that their members changed; notifying them is for others. `changed` is called
-    when what pulls of a group get is another than before."""
+    """Answers which groups must be notified that their members changed; notifying them is for others. `changed` is
+    called when what pulls of a group get is another than before."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._changed = changed

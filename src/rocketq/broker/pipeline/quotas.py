@@ -68,8 +68,8 @@ def _parse_rule(text: str) -> QuotaRule:
         limit = _LIMIT.fullmatch(part)
         if limit is None or float(limit[1]) <= 0:
             raise ConfigError(
-                f'quotas: limit "{part.strip()}" of {found[1]}/{found[2]} is invalid: write a number above 0 and msg/s, '
-                "B/s, KiB/s or MiB/s"
+                f'quotas: limit "{part.strip()}" of {found[1]}/{found[2]} is invalid: write a number above 0 and '
+                "msg/s, B/s, KiB/s or MiB/s"
             )
         unit, factor = _UNITS[limit[2]]
         if unit in limits:

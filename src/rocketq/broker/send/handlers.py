@@ -300,7 +300,7 @@ def _reply(plan: SendPlan, result: AppendResult, ports: SendPorts) -> Reply:
     return Reply(code, result.reason or None, header=header)
 
 
-def _refusal(ports: SendPorts, code: ResponseCode, remark: str) -> Refusal:
+def _refusal(ports: SendPorts, code: int, remark: str) -> Refusal:
     config = ports.settings.config
     trace = "true" if config.trace_on else "false"
     return Refusal(code, remark, {Property.REGION: config.region, Property.TRACE_ON: trace})
