@@ -32,6 +32,7 @@ COMPILED_MODULES = [
     "send_frames",
     "pull_request",
     "pull_frames",
+    "signatures",
     "hot_frames",
     "hot_link",
     "redeliver",

@@ -41,6 +41,7 @@ from rocketq.kernel.reader import NEED_SEGMENT, LogMap, QueueRead, ReadLimits
 from rocketq.kernel.records import BAD_CRC, BAD_OFFSET, BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
 from rocketq.kernel.scanner import Scanner, check_index_units, walk_records
 from rocketq.kernel.send_frames import SendFrames, SendRoute
+from rocketq.kernel.signatures import Account, Accounts, SignatureCheck
 
 SEGMENT_BYTES = 16384
 UNITS_PER_FILE = 16
@@ -68,6 +69,8 @@ VIEW_FIELDS = (
     *("reconsume_times", "prepared_offset", "born_host_at", "born_host_len", "store_host_at", "store_host_len"),
     *("body_at", "body_len", "topic_at", "topic_len", "properties_at", "properties_len"),
 )
+ACCESS_KEYS = ["rocketmq2", "k", ""]
+SECRETS = ["12345678", "s" * 65, "\u00e9"]
 PAGE = mmap.PAGESIZE
 PROGRAMS = [
     compile_sql(text)
@@ -202,6 +205,7 @@ class Driver:
         self.now_ms = NOW_MS
         self.new_segment()
         self.frames = self.hot_frames()
+        self.check, self.accounts = SignatureCheck(), Accounts()
 
     # What the kernel asks its owners for
 
@@ -397,6 +401,22 @@ class Driver:
             route.noted = False
         sends.grown.clear()
         return counted
+
+    def op_signatures(self) -> object:
+        """Signed frames, some changed on the way, and accounts that come, change and go."""
+        key = self.rng.choice(ACCESS_KEYS)
+        if self.rng.random() < 0.7:
+            secrets = [secret.encode() for secret in self.rng.choices(SECRETS, k=self.rng.choice((1, 2)))]
+            self.accounts.put(Account(key.encode(), secrets, len(self.accounts)))
+        elif self.rng.random() < 0.3:
+            self.accounts.remove(key.encode())
+        signers = []
+        for _ in range(self.rng.randrange(1, 8)):
+            frame = kernel_frames.signed_frame(self.rng, ACCESS_KEYS, SECRETS)
+            frame = frame[: len(frame) - self.rng.choice((0, 0, 0, 0, 1, 40))]
+            signer = self.check.signer_of(frame, self.accounts)
+            signers.append(None if signer is None else (signer.access_key, signer.owner))
+        return signers
 
     def op_touched(self) -> object:
         touched = [(tail.topic, tail.queue_id) for tail in self.appender.touched]
@@ -603,6 +623,7 @@ class Driver:
             (self.op_batch, 10),
             (self.op_frames, 25),
             (self.op_routes, 3),
+            (self.op_signatures, 8),
             (self.op_touched, 2),
             (self.op_scan, 8),
             (self.op_walk, 8),

@@ -1,10 +1,12 @@
-"""Random frames of sends, batches and pulls for the kernel's driver, most of them plain, some odd, some damaged."""
+"""Random frames of sends, batches and pulls for the kernel's driver, most of them plain, some odd, some damaged, and
+signed ones."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
+from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.command import Command, HeaderForm
 from rocketq.protocol.flags import Language
 from rocketq.protocol.frame import encode_command
@@ -80,7 +82,23 @@ def frame(rng: random.Random) -> bytes:
     code, fields, body = pull(rng) if rng.random() < 0.4 else send(rng)
     if rng.random() < 0.05:
         fields[rng.choice(list(fields))] = rng.choice(("", "x", "-1", "9" * 19, 7, True))
-    command = Command(
+    return perhaps_damaged(rng, command(rng, code, fields, body), 0.3)
+
+
+def signed_frame(rng: random.Random, access_keys: list[str], secrets: list[str]) -> bytes:
+    """A request with a signature, of fields in any order; some have a field that is not plain."""
+    code, fields, body = pull(rng) if rng.random() < 0.4 else send(rng)
+    values = rng.choices(VALUES, VALUE_WEIGHTS, k=rng.randrange(14))
+    fields |= {rng.choice(NAMES) + str(number): value for number, value in enumerate(values)}
+    if rng.random() < 0.1:
+        fields[rng.choice(("_UNIQUE_KEY_QUERY", "\u00e9", "z" * 300))] = "true"
+    items = rng.sample(list(fields.items()), len(fields))
+    credentials = Credentials(rng.choice(access_keys), rng.choice(secrets), rng.choice((None, "token")))
+    return perhaps_damaged(rng, sign(command(rng, code, dict(items), body), credentials), 0.2)
+
+
+def command(rng: random.Random, code: int, fields: dict[str, Any], body: bytes) -> Command:
+    return Command(
         code=code,
         opaque=rng.randrange(-99, 1 << 31),
         flag=rng.choice((0, 0, 0, 0, 2, 1)),
@@ -90,8 +108,11 @@ def frame(rng: random.Random) -> bytes:
         body=body,
         form=rng.choice((HeaderForm.JSON, HeaderForm.BINARY)),
     )
-    data = bytearray(encode_command(command))
-    if rng.random() < 0.3:
+
+
+def perhaps_damaged(rng: random.Random, request: Command, share: float) -> bytes:
+    data = bytearray(encode_command(request))
+    if rng.random() < share:
         for _ in range(rng.randrange(1, 4)):
             at = rng.randrange(8, len(data)) if rng.random() < 0.9 else rng.randrange(8)
             data[at] = rng.choice((0, 34, 44, 48, 92, 123, 125, 255, rng.randrange(256)))

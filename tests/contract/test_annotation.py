@@ -62,6 +62,10 @@ HOT = {
         *("is_cold_name", "is_plain_text", "is_true"),
     ],
     "json_text": ["unescape_text", "hex_digit"],
+    "signatures": [
+        *("SignatureCheck.verify", "SignatureCheck.sort_fields", "SignatureCheck.join_values"),
+        *("parse_header", "is_signed_name", "compare_names"),
+    ],
     "send_frames": [
         *("SendFrames.take", "SendFrames.store_one", "SendFrames.store_batch", "SendFrames.answer"),
         *("SendFrames.note", "SendFrames.put_ids", "SendFrames.look", "SendFrames.find_queue"),

@@ -38,6 +38,7 @@ MODULES = (
     "send_frames",
     "pull_request",
     "pull_frames",
+    "signatures",
     "hot_frames",
     "hot_link",
     "redeliver",

@@ -25,3 +25,11 @@ cdef extern from "primitives.h" nogil:
     unsigned int crc32_more(unsigned int crc, const unsigned char* p, Py_ssize_t at, Py_ssize_t count)
     Py_ssize_t send_now(int fd, const unsigned char* p, Py_ssize_t count)
     int body_crc(const unsigned char* p, Py_ssize_t at, Py_ssize_t count)
+
+cdef extern from "sha1.h" nogil:
+    void prepare_hmac(unsigned char* keys, Py_ssize_t at, const unsigned char* secret, Py_ssize_t count)
+    void hmac_sha1(
+        unsigned char* out, const unsigned char* keys, Py_ssize_t key_at, const unsigned char* text, Py_ssize_t text_len,
+        const unsigned char* p, Py_ssize_t at, Py_ssize_t count
+    )
+    bint is_base64_of(const unsigned char* digest, const unsigned char* p, Py_ssize_t at)

@@ -1,11 +1,14 @@
-"""The leaves of the kernel in Python: what primitives.h is to the compiled modules.
+"""The leaves of the kernel in Python: what primitives.h and sha1.h are to the compiled modules.
 
-Compiled modules take these names from the C header, interpreted ones from here. Buffers are memoryviews or bytes;
+Compiled modules take these names from the C headers, interpreted ones from here. Buffers are memoryviews or bytes;
 integers are signed as Java's are, and stores wrap as C does.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import re
 import zlib
 from struct import Struct
@@ -137,3 +140,19 @@ def crc32_more(crc, p, at, count):
 
 def body_crc(p, at, count):
     return zlib.crc32(p[at : at + count]) & 0x7FFFFFFF if count > 0 else 0
+
+
+def prepare_hmac(keys, at, secret, count):
+    """Other bytes than in C, which only hmac_sha1() reads: the secret itself, padded."""
+    key = bytes(secret[:count]) if count <= 64 else hashlib.sha1(secret[:count]).digest()
+    keys[at : at + 64] = key.ljust(64, b"\0")
+
+
+def hmac_sha1(out, keys, key_at, text, text_len, p, at, count):
+    digest = hmac.new(bytes(keys[key_at : key_at + 64]), text[:text_len], hashlib.sha1)
+    digest.update(p[at : at + count])
+    out[0:20] = digest.digest()
+
+
+def is_base64_of(digest, p, at):
+    return hmac.compare_digest(base64.b64encode(digest[:20]), bytes(p[at : at + 28]))
