@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("loadgen.c")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("loadgen.c", "hmac_sha1.h"))
 SLACK_SECONDS = 60
 
 
@@ -28,6 +29,9 @@ class Load:
     binary: int = 0
     pull: int = 0
     messages: int = 100_000
+    delay_level: int = 0
+    access_key: str | None = None
+    secret_key: str | None = None
     topic: str = "BenchTopic"
     protocol: str = "rocketmq"
     seconds: float = 3.0
@@ -35,8 +39,10 @@ class Load:
 
     def arguments(self) -> list[str]:
         names = ("connections", "depth", "body", "batch", "queues", "topics", "binary", "pull", "messages")
-        names += ("topic", "protocol")
-        given = [word for name in names for word in (f"--{name}", str(getattr(self, name)))]
+        names += ("topic", "protocol", "delay_level")
+        if self.access_key is not None:
+            names += ("access_key", "secret_key")
+        given = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(self, name)))]
         return [*given, "--seconds", str(self.seconds), "--warm-up", str(self.warm_up)]
 
 
@@ -65,11 +71,11 @@ def program() -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise NoCompilerError("no C compiler was found for the load generator")
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:16]
     built = Path(tempfile.gettempdir()) / f"rocketq-loadgen-{digest}"
     if not built.exists():
-        partial = built.with_suffix(".partial")
-        subprocess.run([compiler, "-O2", "-o", str(partial), str(SOURCE)], check=True)
+        partial = built.with_suffix(f".{os.getpid()}")  # tests in parallel build it at the same time
+        subprocess.run([compiler, "-O2", "-o", str(partial), str(SOURCES[0])], check=True)
         partial.rename(built)
     return built
 

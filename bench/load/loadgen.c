@@ -2,6 +2,8 @@
  *
  *   loadgen --ports 10911 --connections 8 --depth 128 --body 128 --seconds 3 --pids 4711
  *   loadgen --pull 1 --messages 100000 ...        pulls of the first that many messages of every queue, over and over
+ *   loadgen --access-key k --secret-key s ...     the same, and every request is signed
+ *   loadgen --delay-level 1 ...                   sends of messages that are delivered later
  *   loadgen --protocol nats|redis ...             the same sends as JetStream publishes or XADDs, for comparison
  *
  * All frames are built before the clock starts, so that the generator costs little beside the broker. Every answer is
@@ -25,15 +27,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hmac_sha1.h"
+
 enum { ROCKETMQ, NATS, REDIS };
 enum { PORTS_MAX = 16, PIDS_MAX = 32, FRAMES_MIN = 512, RECEIVE_BYTES = 4 << 20, EVENTS = 256, ERRORS_SHOWN = 3 };
+enum { FIELDS_MAX = 16 };
 
 static struct {
     const char *host, *topic, *group;
+    const char *access_key, *secret_key; /* both or neither */
     int ports[PORTS_MAX], port_count;
     long pids[PIDS_MAX];
     int pid_count;
-    int protocol, connections, depth, body_bytes, batch, queues, topics, binary, pull, pull_count;
+    int protocol, connections, depth, body_bytes, batch, queues, topics, binary, pull, pull_count, delay_level;
     long long messages; /* of a queue, for pulls */
     double seconds, warm_up_seconds;
 } options = {.host = "127.0.0.1", .topic = "BenchTopic", .group = "BENCH_GROUP", .ports = {10911}, .port_count = 1,
@@ -92,18 +98,87 @@ static uint32_t get_u32(const char *p) {
     return (uint32_t)u[0] << 24 | u[1] << 16 | u[2] << 8 | u[3];
 }
 
-static void put_field(text *out, const char *name, const char *value) {
-    put_u16(out, strlen(name));
-    put(out, name, strlen(name));
-    put_u32(out, strlen(value));
-    put(out, value, strlen(value));
-}
-
 static void put_frame(text *out, const text *header, const text *body) {
     put_u32(out, 4 + header->used + body->used);
     put_u32(out, header->used | (options.binary ? 1u << 24 : 0));
     put(out, header->at, header->used);
     put(out, body->at, body->used);
+}
+
+/* ---- headers ---- */
+
+typedef struct {
+    const char *name, *value;
+} field;
+
+static int compare_fields(const void *one, const void *other) {
+    return strcmp(((const field *)one)->name, ((const field *)other)->name);
+}
+
+/* Over the values in the order of their names, then the body. */
+static void sign_fields(const field *fields, int count, const text *body, char signature[29]) {
+    field sorted[FIELDS_MAX];
+    text signed_text = {0};
+    memcpy(sorted, fields, count * sizeof *fields);
+    qsort(sorted, count, sizeof *sorted, compare_fields);
+    for (int each = 0; each < count; each++) put(&signed_text, sorted[each].value, strlen(sorted[each].value));
+    put(&signed_text, body->at, body->used);
+    sign_text(options.secret_key, signed_text.at, signed_text.used, signature);
+    free(signed_text.at);
+}
+
+/* Only control characters have to be escaped in what is sent here. */
+static void put_json_text(text *out, const char *value) {
+    put(out, "\"", 1);
+    for (; *value; value++)
+        if ((unsigned char)*value < 32) put_format(out, "\\u%04x", *value);
+        else put(out, value, 1);
+    put(out, "\"", 1);
+}
+
+static void put_json_header(text *out, int code, const field *fields, int count, int number) {
+    put_format(out, "{\"code\":%d,\"extFields\":{", code);
+    for (int each = 0; each < count; each++) {
+        if (each) put(out, ",", 1);
+        put_json_text(out, fields[each].name);
+        put(out, ":", 1);
+        put_json_text(out, fields[each].value);
+    }
+    put_format(out, "},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,", number);
+    put_format(out, "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":453}");
+}
+
+static void put_binary_header(text *out, int code, const field *fields, int count, int number) {
+    uint32_t bytes = 0;
+    for (int each = 0; each < count; each++) bytes += 6 + strlen(fields[each].name) + strlen(fields[each].value);
+    put_u16(out, code);
+    put(out, "\0", 1); /* language: Java */
+    put_u16(out, 453);
+    put_u32(out, number);
+    put_u32(out, 0);
+    put_u32(out, 0);
+    put_u32(out, bytes);
+    for (int each = 0; each < count; each++) {
+        put_u16(out, strlen(fields[each].name));
+        put(out, fields[each].name, strlen(fields[each].name));
+        put_u32(out, strlen(fields[each].value));
+        put(out, fields[each].value, strlen(fields[each].value));
+    }
+}
+
+/* `fields` has room for two more. */
+static void put_request(text *out, int code, field *fields, int count, const text *body, int number) {
+    char signature[29];
+    text header = {0};
+    if (options.access_key) {
+        fields[count++] = (field){"AccessKey", options.access_key};
+        sign_fields(fields, count, body, signature);
+        fields[count++] = (field){"Signature", signature};
+    }
+    if (options.binary) put_binary_header(&header, code, fields, count, number);
+    else put_json_header(&header, code, fields, count, number);
+    put_frame(out, &header, body);
+    free(header.at);
 }
 
 /* ---- requests ---- */
@@ -138,50 +213,34 @@ static void put_batch(text *out, int connection, int number) {
     }
 }
 
-/* The properties of a single message; JSON escapes what separates them. */
 static void send_properties(char *out, size_t room, int connection, int number) {
-    const char *is = options.binary ? "\x01" : "\\u0001", *next = options.binary ? "\x02" : "\\u0002";
     char key[33];
+    int used;
     unique_key(key, connection, number, 0);
-    if (options.batch > 1) snprintf(out, room, "WAIT%strue", is);
-    else
-        snprintf(out, room, "KEYS%sk%d%sUNIQ_KEY%s%s%sWAIT%strue%sTAGS%sTag%c", is, connection * 100 + number, next, is,
-                 key, next, is, next, is, 'A' + number % 5);
+    if (options.batch > 1) {
+        snprintf(out, room, "WAIT\x01true");
+        return;
+    }
+    used = snprintf(out, room, "KEYS\x01k%d\x02UNIQ_KEY\x01%s\x02WAIT\x01true\x02TAGS\x01Tag%c",
+                    connection * 100 + number, key, 'A' + number % 5);
+    if (options.delay_level) snprintf(out + used, room - used, "\x02" "DELAY\x01%d", options.delay_level);
 }
 
 static void put_send(text *out, int connection, int number) {
-    text header = {0}, body = {0}, fields = {0};
+    text body = {0};
     char topic[160], queue[16], born[32], properties[512];
-    int code = options.batch > 1 ? 320 : 310;
     topic_of(topic, sizeof topic, connection * 131 + number);
     int turn = options.topics > 1 ? number / options.topics : number; /* so that every queue of every topic is met */
     snprintf(queue, sizeof queue, "%d", (connection + turn) % options.queues);
     snprintf(born, sizeof born, "1700000000%03d", number % 1000);
     send_properties(properties, sizeof properties, connection, number);
-    const char *names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "m"};
-    const char *values[] = {options.group, topic, "TBW102", "4", queue, "0", born, "0", properties, "0", "false",
-                            options.batch > 1 ? "true" : "false"};
-    if (options.binary) {
-        for (int each = 0; each < 12; each++) put_field(&fields, names[each], values[each]);
-        put_u16(&header, code);
-        put(&header, "\0", 1); /* language: Java */
-        put_u16(&header, 453);
-        put_u32(&header, number);
-        put_u32(&header, 0);
-        put_u32(&header, 0);
-        put_u32(&header, fields.used);
-        put(&header, fields.at, fields.used);
-    } else {
-        put_format(&header, "{\"code\":%d,\"extFields\":{", code);
-        for (int each = 0; each < 12; each++)
-            put_format(&header, "%s\"%s\":\"%s\"", each ? "," : "", names[each], values[each]);
-        put_format(&header, "},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,", number);
-        put_format(&header, "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":453}");
-    }
+    field fields[FIELDS_MAX] = {{"a", options.group}, {"b", topic}, {"c", "TBW102"}, {"d", "4"}, {"e", queue},
+                                {"f", "0"}, {"g", born}, {"h", "0"}, {"i", properties}, {"j", "0"}, {"k", "false"},
+                                {"m", options.batch > 1 ? "true" : "false"}};
     if (options.batch > 1) put_batch(&body, connection, number);
     else put_body(&body, number);
-    put_frame(out, &header, &body);
-    free(header.at), free(body.at), free(fields.at);
+    put_request(out, options.batch > 1 ? 320 : 310, fields, 12, &body, number);
+    free(body.at);
 }
 
 /* The same message for others: its body and its key. */
@@ -207,16 +266,16 @@ static void put_foreign_send(text *out, int connection, int number) {
 }
 
 static void put_pull(text *out, int connection, int number, long long queue_offset) {
-    text header = {0}, body = {0};
-    put_format(&header, "{\"code\":11,\"extFields\":{\"consumerGroup\":\"%s\",\"topic\":\"%s\",\"queueId\":\"%d\",",
-               options.group, options.topic, connection % options.queues);
-    put_format(&header, "\"queueOffset\":\"%lld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"6\",\"commitOffset\":\"0\",",
-               queue_offset, options.pull_count);
-    put_format(&header, "\"suspendTimeoutMillis\":\"15000\",\"subscription\":\"*\",\"subVersion\":\"1700000000000\",");
-    put_format(&header, "\"expressionType\":\"TAG\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,", number);
-    put_format(&header, "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":453}");
-    put_frame(out, &header, &body);
-    free(header.at), free(body.at);
+    text body = {0};
+    char queue[16], first[24], count[16];
+    snprintf(queue, sizeof queue, "%d", connection % options.queues);
+    snprintf(first, sizeof first, "%lld", queue_offset);
+    snprintf(count, sizeof count, "%d", options.pull_count);
+    field fields[FIELDS_MAX] = {{"consumerGroup", options.group}, {"topic", options.topic}, {"queueId", queue},
+                                {"queueOffset", first}, {"maxMsgNums", count}, {"sysFlag", "6"}, {"commitOffset", "0"},
+                                {"suspendTimeoutMillis", "15000"}, {"subscription", "*"},
+                                {"subVersion", "1700000000000"}, {"expressionType", "TAG"}};
+    put_request(out, 11, fields, 11, &body, number);
 }
 
 /* ---- connections ---- */
@@ -484,7 +543,8 @@ static void take_options(int count, char **words) {
         {"depth", 1, 0, 'd'}, {"body", 1, 0, 'b'}, {"batch", 1, 0, 'n'}, {"queues", 1, 0, 'q'},
         {"topic", 1, 0, 't'}, {"topics", 1, 0, 'T'}, {"group", 1, 0, 'g'}, {"binary", 1, 0, 'B'},
         {"pull", 1, 0, 'l'}, {"pull-count", 1, 0, 'L'}, {"messages", 1, 0, 'm'}, {"seconds", 1, 0, 's'},
-        {"warm-up", 1, 0, 'w'}, {"protocol", 1, 0, 'o'}, {0}};
+        {"warm-up", 1, 0, 'w'}, {"protocol", 1, 0, 'o'}, {"access-key", 1, 0, 'a'}, {"secret-key", 1, 0, 'k'},
+        {"delay-level", 1, 0, 'y'}, {0}};
     for (int name; (name = getopt_long(count, words, "", known, NULL)) != -1;) switch (name) {
         case 'h': options.host = optarg; break;
         case 'P':
@@ -510,11 +570,18 @@ static void take_options(int count, char **words) {
         case 'm': options.messages = atoll(optarg); break;
         case 's': options.seconds = atof(optarg); break;
         case 'w': options.warm_up_seconds = atof(optarg); break;
+        case 'a': options.access_key = optarg; break;
+        case 'k': options.secret_key = optarg; break;
+        case 'y': options.delay_level = atoi(optarg); break;
         case 'o': options.protocol = !strcmp(optarg, "nats") ? NATS : !strcmp(optarg, "redis") ? REDIS : ROCKETMQ; break;
         default: exit(2);
     }
     if (options.connections < 1 || options.depth < 1 || options.batch < 1 || options.queues < 1 || options.topics < 1) {
         fprintf(stderr, "loadgen: counts must be positive\n");
+        exit(2);
+    }
+    if (!options.access_key != !options.secret_key) {
+        fprintf(stderr, "loadgen: --access-key and --secret-key need each other\n");
         exit(2);
     }
 }
