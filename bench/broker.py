@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -35,9 +34,9 @@ from bench.bars import Bar
 from bench.kept import Kept
 from bench.load.folders import run_folder
 from bench.load.foreign import FOREIGN, Foreign, ForeignUnavailable
-from bench.load.generator import Load, Measured, NoCompilerError, program, run
+from bench.load.generator import Load, Measured, NoCompilerError, median, program, run
 from bench.load.memory import PageCache, page_cache
-from bench.load.peers import Apache, Ours, Peer, make_topics
+from bench.load.peers import Apache, Ours, Peer, make_topics, measure
 from bench.progress import Progress
 
 VERSIONS = ("4.9.7", "5.3.3")
@@ -114,25 +113,31 @@ def foreign_peers(settings: dict[str, str], notes: list[str]) -> Iterator[list[F
 
 def warm_up(peers: list[Peer], seconds: float) -> None:
     for peer in peers:
-        part = seconds if peer.name != "rocketq" else 1.0
-        _measure(peer, Load(seconds=part / 2, warm_up=0))
-        _measure(peer, Load(connections=64, depth=1, seconds=part / 4, warm_up=0))
-        _measure(peer, Load(batch=32, depth=16, seconds=part / 4, warm_up=0))
+        part = seconds if is_apache(peer.name) else 1.0
+        measure(peer, Load(seconds=part / 2, warm_up=0))
+        measure(peer, Load(connections=64, depth=1, seconds=part / 4, warm_up=0))
+        measure(peer, Load(batch=32, depth=16, seconds=part / 4, warm_up=0))
+
+
+def is_apache(name: str) -> bool:
+    """Whether a peer has to be compiled by a JVM first, and is what ours are compared with."""
+    return name.startswith("Apache")
 
 
 def _measure(peer: Peer | Foreign, load: Load) -> Measured:
-    protocol = peer.protocol if isinstance(peer, Foreign) else "rocketmq"
-    return run(replace(load, protocol=protocol), ports=peer.ports, pids=peer.pids)
+    if isinstance(peer, Foreign):
+        return run(replace(load, protocol=peer.protocol), ports=peer.ports, pids=peer.pids)
+    return measure(peer, load)
 
 
-def fill(peers: list[Peer], row: Row) -> None:
+def fill(peers: list[Peer], topic: str, body: int) -> None:
     """The same messages for everybody, spread over the queues."""
-    body, per_queue = row.fill, FILL_MESSAGES // 8
+    per_queue = FILL_MESSAGES // 8
     for peer in peers:
         stored = 0
         while stored < FILL_MESSAGES:
-            load = Load(body=body, batch=32, depth=4, topic=row.load.topic, seconds=0.5, warm_up=0)
-            stored += _measure(peer, load).messages
+            load = Load(body=body, batch=32, depth=4, topic=topic, seconds=0.5, warm_up=0)
+            stored += measure(peer, load).messages
         print(f"  {peer.name}: {per_queue} of {stored // 8} messages a queue are pulled", file=sys.stderr)
 
 
@@ -194,10 +199,10 @@ def disk_used() -> float:
 def run_row(row: Row, peers: list[Peer], run: Run, foreign: list[Foreign]) -> dict[str, Measured]:
     load = row.load
     if row.fill:
-        fill(peers, row)
+        fill(peers, load.topic, row.fill)
         load = replace(load, messages=FILL_MESSAGES // 8)
         for peer in peers:  # pulls are compiled by the JVM too
-            _measure(peer, replace(load, seconds=4.0 if peer.name != "rocketq" else 0.5))
+            measure(peer, replace(load, seconds=4.0 if is_apache(peer.name) else 0.5))
     everybody: list[Peer | Foreign] = [*peers, *foreign]
     taken: dict[str, list[Measured]] = {peer.name: [] for peer in everybody}
     for number in range(run.rounds):
@@ -205,10 +210,6 @@ def run_row(row: Row, peers: list[Peer], run: Run, foreign: list[Foreign]) -> di
         for peer in everybody:
             taken[peer.name].append(_measure(peer, load))
     return {name: median(each) for name, each in taken.items()}
-
-
-def median(rounds: list[Measured]) -> Measured:
-    return Measured(**{name: statistics.median(asdict(each)[name] for each in rounds) for name in asdict(rounds[0])})
 
 
 # Judging
@@ -234,15 +235,15 @@ def judge(rows: list[Row], results: dict[str, dict[str, Measured]]) -> list[Bar]
 
 
 def _others(result: dict[str, Measured]) -> list[Measured]:
-    return [figures for name, figures in result.items() if name.startswith("Apache")]
+    return [figures for name, figures in result.items() if is_apache(name)]
 
 
 def table(results: dict[str, dict[str, Measured]]) -> str:
-    lines = [f"{'':24}{'':14}{'msg/s':>12}{'CPU us':>9}{'p50 us':>9}{'MB/s in':>9}{'CPU gen':>9}{'anon MiB':>10}"]
+    lines = [f"{'':24}{'':18}{'msg/s':>12}{'CPU us':>9}{'p50 us':>9}{'MB/s in':>9}{'CPU gen':>9}{'anon MiB':>10}"]
     for row, by_peer in results.items():
         for name, each in by_peer.items():
             lines.append(
-                f"{row:24}{name:14}{each.messages_per_s:12,.0f}{each.cpu_us_per_message:9.2f}{each.p50_us:9.0f}"
+                f"{row:24}{name:18}{each.messages_per_s:12,.0f}{each.cpu_us_per_message:9.2f}{each.p50_us:9.0f}"
                 f"{each.mb_per_s:9.0f}{each.generator_cpu_share:9.2f}{each.anonymous_mib:10.0f}"
             )
     return "\n".join(lines)
@@ -253,10 +254,10 @@ def table(results: dict[str, dict[str, Measured]]) -> str:
 
 def run_beside(wanted: list[str], run: Run) -> None:
     """Our own broker next to itself, and what brokers take beside CPU."""
-    for name, measure in ((MANY_TOPICS, spread.many_topics), (TWO_BROKERS, spread.two_brokers)):
+    for name, measure_spread in ((MANY_TOPICS, spread.many_topics), (TWO_BROKERS, spread.two_brokers)):
         if name in wanted:
             run.progress.say(name, "starting")
-            found = {name: measure(run.rounds)}
+            found = {name: measure_spread(run.rounds)}
             notes = [found[name].explain(os.cpu_count() or 1)] if name == TWO_BROKERS else []
             run.keep(name, spread.table(found), found, spread.judge(found), notes)
     if FOOTPRINT in wanted:
@@ -270,9 +271,14 @@ def smoke() -> None:
     with Ours(ASYNC) as peer:
         make_topics(peer, [TOPIC, "BenchSmall"], 8)
         short = Load(seconds=0.3, warm_up=0)
-        figures = {"sends": _measure(peer, short), "batches": _measure(peer, replace(short, batch=8, depth=4))}
-        fill([peer], Row(name="", load=Load(topic="BenchSmall"), fill=128))
-        figures["pulls"] = _measure(peer, replace(short, pull=1, topic="BenchSmall", messages=FILL_MESSAGES // 8))
+        figures = {"sends": measure(peer, short), "batches": measure(peer, replace(short, batch=8, depth=4))}
+        fill([peer], "BenchSmall", 128)
+        figures["pulls"] = measure(peer, replace(short, pull=1, topic="BenchSmall", messages=FILL_MESSAGES // 8))
+    print_smoke(figures)
+
+
+def print_smoke(figures: dict[str, Measured]) -> None:
+    """As JSON; the run fails where a load did."""
     for name, each in figures.items():
         if each.errors or not each.messages:
             sys.exit(f"{name} failed: {each}")
@@ -292,14 +298,14 @@ def compare(wanted: list[str], rounds: int, memory: bool) -> list[Bar]:
     return run.kept.bars(wanted)
 
 
-def named(texts: Sequence[str]) -> list[str]:
+def named(texts: Sequence[str], names: Sequence[str] = ROW_NAMES) -> list[str]:
     """The rows whose names have one of these texts. Commas separate texts as blanks do, except within a name."""
     parts = [
         part
         for text in texts
-        for part in ([text] if any(text in name for name in ROW_NAMES) else filter(None, text.split(",")))
+        for part in ([text] if any(text in name for name in names) else filter(None, text.split(",")))
     ]
-    return [name for name in ROW_NAMES if any(part in name for part in parts)]
+    return [name for name in names if any(part in name for part in parts)]
 
 
 def main() -> None:

@@ -23,10 +23,10 @@ from tests.interop.release import ApacheUnavailable
 
 from bench.bars import Bar, save
 from bench.load.folders import run_folder
-from bench.load.generator import Load, Measured, NoCompilerError, program, run
+from bench.load.generator import Load, Measured, NoCompilerError, median, program
 from bench.load.memory import PageCache, page_cache
 from bench.load.pairs import NAME, ApachePair, OurPair, OurSlave, log_end
-from bench.load.peers import Ours, Peer, make_topics
+from bench.load.peers import Ours, Peer, make_topics, measure
 
 TOPIC = "BenchTopic"
 SETTINGS = {"flushDiskType": "ASYNC_FLUSH"}
@@ -50,10 +50,6 @@ class CatchUp:
         return self.size_bytes / 1e6 / self.seconds if self.seconds else 0.0
 
 
-def measure(peer: Peer, load: Load) -> Measured:
-    return run(load, ports=peer.ports, pids=peer.pids)
-
-
 def run_sends(rounds: int, cache: PageCache | None, notes: list[str]) -> Results:
     with ExitStack() as stack:
         peers: list[Peer] = [stack.enter_context(Ours(SETTINGS)), stack.enter_context(OurPair(SETTINGS))]
@@ -74,11 +70,7 @@ def run_sends(rounds: int, cache: PageCache | None, notes: list[str]) -> Results
                 for peer in peers:
                     taken[name][peer.name].append(measure(peer, load))
                 print(f"  {name}: round {number + 1} of {rounds}", file=sys.stderr)
-    return {name: {peer: _median(each) for peer, each in by_peer.items()} for name, by_peer in taken.items()}
-
-
-def _median(rounds: list[Measured]) -> Measured:
-    return Measured(**{name: statistics.median(asdict(each)[name] for each in rounds) for name in asdict(rounds[0])})
+    return {name: {peer: median(each) for peer, each in by_peer.items()} for name, by_peer in taken.items()}
 
 
 def catch_up(size_bytes: int, cache: PageCache | None = None) -> CatchUp:

@@ -6,9 +6,11 @@ import hashlib
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -60,6 +62,11 @@ class Measured:
     generator_cpu_share: float
     broker_cpu_share: float
     anonymous_mib: float
+
+
+def median(rounds: Sequence[Measured]) -> Measured:
+    """Figure by figure."""
+    return Measured(**{name: statistics.median(asdict(each)[name] for each in rounds) for name in asdict(rounds[0])})
 
 
 class NoCompilerError(Exception):

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
@@ -20,7 +21,9 @@ from typing import ClassVar, Protocol, Self
 from tests.interop.apache import ApacheBroker, ApacheNameServer, JavaServer, free_broker_port
 from tests.interop.release import Release, obtain
 
-from rocketq.client import AsyncAdmin
+from bench.load.generator import Load, Measured, run
+from rocketq.broker.config import describe_unknown, unknown_keys
+from rocketq.client import AsyncAdmin, Credentials
 from rocketq.client.aio.session import SessionConfig
 from rocketq.errors import RocketQError
 
@@ -33,14 +36,26 @@ WHOLE_FILES = {
     "maxIndexNum": "20000000",
 }
 """As operators run them, for everybody."""
+CREDENTIALS = Credentials("bench-user", "bench-secret")
+PLAIN_ACL = f"""accounts:
+- accessKey: {CREDENTIALS.access_key}
+  secretKey: {CREDENTIALS.secret_key}
+  admin: true
+"""
+"""An admin without lists of topics and groups is allowed everything."""
+NO_LIMIT = "topic/*: 100000000 msg/s, 100000000000 B/s"
+"""Quotas that are checked with every request and never exceeded."""
+VARIANTS = ("plain", "guard", "quotas", "signed")
+"""Of our broker: as it is, with a guard that lets everything pass, with quotas, with requests that must be signed."""
 
 
 class Peer(Protocol):
     """A running broker, or several of one cluster. `started` is when its process was made, by time.monotonic(), and
-    the port it will listen at."""
+    the port it will listen at. Requests are signed with `credentials` where there are some."""
 
     name: str
     name_server: str
+    credentials: Credentials | None
     started: tuple[float, int] | None
 
     @property
@@ -68,11 +83,15 @@ def end(process: subprocess.Popen[bytes], patience_s: float = 30) -> None:
 
 
 class Ours:
-    """`rocketq up` in a folder that goes with it."""
+    """`rocketq up`, or a variant of it, in a folder that goes with it."""
 
-    def __init__(self, settings: Mapping[str, str], *, brokers: int = 1) -> None:
-        self.name = "rocketq"
-        self._settings = {**WHOLE_FILES, **settings}
+    def __init__(self, settings: Mapping[str, str], *, brokers: int = 1, variant: str = "plain") -> None:
+        self.name = "rocketq" if variant == "plain" else f"rocketq {variant}"
+        self.credentials = CREDENTIALS if variant == "signed" else None
+        self._variant = variant
+        self._settings = {**WHOLE_FILES, **settings, **({"quotas": NO_LIMIT} if variant == "quotas" else {})}
+        if unknown := unknown_keys(self._settings):  # the broker ignores them, and the wrong thing would be measured
+            raise ValueError(f"unknown settings: {describe_unknown(unknown)}")
         self._brokers = brokers
         self._root = Path(tempfile.mkdtemp(prefix="rocketq-bench-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,9 +109,8 @@ class Ours:
 
     def _start(self) -> Self:
         ready, port = self._root / "ready.json", free_broker_port()
-        command = [sys.executable, "-m", "rocketq", "up", "--data-dir", str(self._root / "data")]
-        command += ["--namesrv-port", "0", "--broker-port", str(port), "--ready-file", str(ready)]
-        command += ["--log-level", "warning"]
+        command = [sys.executable, "-m", *self._program(), "--data-dir", str(self._root / "data")]
+        command += ["--broker-port", str(port), "--ready-file", str(ready)]
         if self._brokers > 1:
             command += ["--brokers", str(self._brokers)]
         command += [word for key, value in self._settings.items() for word in ("--set", f"{key}={value}")]
@@ -104,13 +122,21 @@ class Ours:
         deadline = time.monotonic() + START_SECONDS_MAX
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"rocketq up did not start: {(self._root / 'log').read_text()[-2000:]}")
+                raise RuntimeError(f"{self.name} did not start: {(self._root / 'log').read_text()[-2000:]}")
             time.sleep(0.005)
         said = json.loads(ready.read_text())
         self.name_server = said["addresses"].pop("namesrv")
         self.ports = [int(addr.rsplit(":", 1)[1]) for addr in said["addresses"].values()]
         self.pids = sorted({said["pids"][name] for name in said["addresses"]})
         return self
+
+    def _program(self) -> list[str]:
+        """What is run; both programs know the other options."""
+        if self._variant == "guard":
+            return ["bench.load.variant_broker", "--guard"]
+        if self._variant == "signed":
+            return ["bench.load.variant_broker", "--credentials", CREDENTIALS.access_key, CREDENTIALS.secret_key]
+        return ["rocketq", "up", "--namesrv-port", "0", "--log-level", "warning"]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -133,11 +159,13 @@ class Apache:
 
     whole_files: ClassVar = WHOLE_FILES
 
-    def __init__(self, version: str, settings: Mapping[str, str], *, heap_mb: int = 4096) -> None:
+    def __init__(self, version: str, settings: Mapping[str, str], *, heap_mb: int = 4096, acl: bool = False) -> None:
+        """`acl`: with the access control of 4.x, and one account."""
         release = obtain(version)
-        self.name = f"Apache {version}"
+        self.name = f"Apache {version} ACL" if acl else f"Apache {version}"
+        self.credentials = CREDENTIALS if acl else None
         self._release = _SpeedyRelease(release.version, release.jars, release.driver)
-        self._settings = dict(settings)
+        self._settings = {**settings, **({"aclEnable": "true"} if acl else {})}
         self._heap_mb = heap_mb
         self._root = Path(tempfile.mkdtemp(prefix="apache-bench-"))
         self._stack = ExitStack()
@@ -154,6 +182,10 @@ class Apache:
             raise
 
     def _start(self) -> Self:
+        if self.credentials is not None:
+            conf = self._root / "broker" / "home" / "conf"
+            conf.mkdir(parents=True)
+            (conf / "plain_acl.yml").write_text(PLAIN_ACL)
         self.nameserver = name_server = self._stack.enter_context(ApacheNameServer(self._release, work=self._root))
         broker = ApacheBroker(
             name_server,
@@ -184,7 +216,7 @@ def make_topics(peer: Peer, names: list[str], queues: int) -> None:
     """Through the admin API, the same for every peer."""
 
     async def create() -> None:
-        patient = SessionConfig(control_timeout_ms=int(START_SECONDS_MAX * 1000))
+        patient = SessionConfig(control_timeout_ms=int(START_SECONDS_MAX * 1000), credentials=peer.credentials)
         async with AsyncAdmin(peer.name_server, config=patient) as admin:
             for at in range(0, len(names), TOPICS_AT_ONCE):
                 some = names[at : at + TOPICS_AT_ONCE]
@@ -198,3 +230,10 @@ def make_topics(peer: Peer, names: list[str], queues: int) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.5)
+
+
+def measure(peer: Peer, load: Load) -> Measured:
+    """One run, signed where the peer asks for it."""
+    if peer.credentials is not None:
+        load = replace(load, access_key=peer.credentials.access_key, secret_key=peer.credentials.secret_key)
+    return run(load, ports=peer.ports, pids=peer.pids)
