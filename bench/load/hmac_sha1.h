@@ -1,4 +1,4 @@
-/* HMAC-SHA1 as Base64, for the signatures of requests. Frames are signed before the clock starts, so this is only short. */
+/* HMAC-SHA1 as Base64, for signatures of requests. Short, not fast: frames are signed before the clock starts. */
 #ifndef HMAC_SHA1_H
 #define HMAC_SHA1_H
 #include <stdint.h>

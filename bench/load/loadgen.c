@@ -221,8 +221,8 @@ static void send_properties(char *out, size_t room, int connection, int number) 
         snprintf(out, room, "WAIT\x01true");
         return;
     }
-    used = snprintf(out, room, "KEYS\x01k%d\x02UNIQ_KEY\x01%s\x02WAIT\x01true\x02TAGS\x01Tag%c", connection * 100 + number,
-                    key, 'A' + number % 5);
+    used = snprintf(out, room, "KEYS\x01k%d\x02UNIQ_KEY\x01%s\x02WAIT\x01true\x02TAGS\x01Tag%c",
+                    connection * 100 + number, key, 'A' + number % 5);
     if (options.delay_level) snprintf(out + used, room - used, "\x02" "DELAY\x01%d", options.delay_level);
 }
 
@@ -234,8 +234,8 @@ static void put_send(text *out, int connection, int number) {
     snprintf(queue, sizeof queue, "%d", (connection + turn) % options.queues);
     snprintf(born, sizeof born, "1700000000%03d", number % 1000);
     send_properties(properties, sizeof properties, connection, number);
-    field fields[FIELDS_MAX] = {{"a", options.group}, {"b", topic}, {"c", "TBW102"}, {"d", "4"}, {"e", queue}, {"f", "0"},
-                                {"g", born}, {"h", "0"}, {"i", properties}, {"j", "0"}, {"k", "false"},
+    field fields[FIELDS_MAX] = {{"a", options.group}, {"b", topic}, {"c", "TBW102"}, {"d", "4"}, {"e", queue},
+                                {"f", "0"}, {"g", born}, {"h", "0"}, {"i", properties}, {"j", "0"}, {"k", "false"},
                                 {"m", options.batch > 1 ? "true" : "false"}};
     if (options.batch > 1) put_batch(&body, connection, number);
     else put_body(&body, number);

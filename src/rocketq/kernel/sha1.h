@@ -37,21 +37,25 @@ static void rq_sha1_portable(uint32_t state[5], const rq_byte *p, size_t blocks)
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
 #include <immintrin.h>
-/* Four rounds with the processor's SHA instructions. `w` is a ring of the last 16 words of the schedule; `e` is the a, b,
- * c, d of four rounds ago, of which sha1nexte makes the e of these. Everything is unrolled, so that the kind of rounds is
- * an immediate and the ring stays in registers. */
-#define RQ_SHA1_WORDS(g)                                                                                               \
-    (w[(g) & 3] = _mm_sha1msg2_epu32(_mm_xor_si128(_mm_sha1msg1_epu32(w[(g) & 3], w[((g) + 1) & 3]), w[((g) + 2) & 3]), \
-                                     w[((g) + 3) & 3]))
-#define RQ_SHA1_ROUNDS(g)                                                  \
-    do {                                                                   \
-        if ((g) >= 4) RQ_SHA1_WORDS(g);                                    \
-        added = (g) ? _mm_sha1nexte_epu32(e, w[(g) & 3]) : _mm_add_epi32(e, w[0]); \
-        e = abcd;                                                          \
-        abcd = _mm_sha1rnds4_epu32(abcd, added, (g) / 5);                  \
+/* Four rounds with the processor's SHA instructions. `w` is a ring of the last 16 words of the schedule; `e` is a, b, c
+ * and d of four rounds ago, of which sha1nexte makes the e of these. All rounds are unrolled: their kind must be an
+ * immediate, and the ring stays in registers. */
+#define RQ_SHA1_MIXED(g) _mm_xor_si128(_mm_sha1msg1_epu32(w[(g) & 3], w[((g) + 1) & 3]), w[((g) + 2) & 3])
+#define RQ_SHA1_ROUNDS(g)                                                                             \
+    do {                                                                                              \
+        if ((g) >= 4) w[(g) & 3] = _mm_sha1msg2_epu32(RQ_SHA1_MIXED(g), w[((g) + 3) & 3]);            \
+        added = (g) > 0 ? _mm_sha1nexte_epu32(e, w[(g) & 3]) : _mm_add_epi32(e, w[0]);                \
+        e = abcd;                                                                                     \
+        abcd = _mm_sha1rnds4_epu32(abcd, added, (g) / 5);                                             \
     } while (0)
-#define RQ_SHA1_FIVE(g) \
-    RQ_SHA1_ROUNDS(g); RQ_SHA1_ROUNDS((g) + 1); RQ_SHA1_ROUNDS((g) + 2); RQ_SHA1_ROUNDS((g) + 3); RQ_SHA1_ROUNDS((g) + 4)
+#define RQ_SHA1_TWENTY_ROUNDS(g)                                                                      \
+    do {                                                                                              \
+        RQ_SHA1_ROUNDS(g);                                                                            \
+        RQ_SHA1_ROUNDS((g) + 1);                                                                      \
+        RQ_SHA1_ROUNDS((g) + 2);                                                                      \
+        RQ_SHA1_ROUNDS((g) + 3);                                                                      \
+        RQ_SHA1_ROUNDS((g) + 4);                                                                      \
+    } while (0)
 __attribute__((target("sha,sse4.1")))
 static void rq_sha1_extended(uint32_t state[5], const rq_byte *p, size_t blocks) {
     const __m128i big_endian = _mm_set_epi64x(0x0001020304050607LL, 0x08090A0B0C0D0E0FLL);
@@ -61,10 +65,10 @@ static void rq_sha1_extended(uint32_t state[5], const rq_byte *p, size_t blocks)
         const __m128i abcd_before = abcd, e_before = e;
         for (int each = 0; each < 4; each++)
             w[each] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(p + 16 * each)), big_endian);
-        RQ_SHA1_FIVE(0);
-        RQ_SHA1_FIVE(5);
-        RQ_SHA1_FIVE(10);
-        RQ_SHA1_FIVE(15);
+        RQ_SHA1_TWENTY_ROUNDS(0);
+        RQ_SHA1_TWENTY_ROUNDS(5);
+        RQ_SHA1_TWENTY_ROUNDS(10);
+        RQ_SHA1_TWENTY_ROUNDS(15);
         e = _mm_sha1nexte_epu32(e, e_before);
         abcd = _mm_add_epi32(abcd, abcd_before);
     }
