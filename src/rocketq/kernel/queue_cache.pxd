@@ -26,6 +26,7 @@ cdef class QueueCache:
     cdef unsigned char* _p
     cdef Place* _places
     cdef list _kept
+    cdef int _count
     cpdef clear(self)
     cdef unsigned long long hash_of(self, const unsigned char* p, SendRequest request, long long sender) noexcept
     cdef void fetch(self, ParsedFrame first, int count) noexcept

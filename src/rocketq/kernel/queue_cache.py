@@ -37,6 +37,7 @@ class QueueCache:
     def __init__(self):
         view: cython.uchar[::1]
         self._kept = []
+        self._count = 0
         self.queue = None
         self.grant = None
         if cython.compiled:
@@ -49,7 +50,7 @@ class QueueCache:
 
     def __len__(self):
         """How many queues are in it."""
-        return len(self._kept)
+        return self._count
 
     def clear(self):
         """Forget all queues."""
@@ -57,6 +58,7 @@ class QueueCache:
         if len(self._kept) == 0:
             return
         self._kept = []
+        self._count = 0
         if cython.compiled:
             zero_bytes(self._p, 0, len(self._memory))
         else:
@@ -137,6 +139,7 @@ class QueueCache:
             if self._places[at].queue == cython.NULL or self._places[at].hashed == hashed:
                 if len(self._kept) >= KEPT_MAX:  # replaced ones are kept too
                     self.clear()
+                self._count += self._places[at].queue == cython.NULL
                 self._kept.append((queue, grant))
                 self._places[at].hashed = hashed
                 self._places[at].queue = cython.cast(cython.p_void, queue)
