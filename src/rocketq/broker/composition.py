@@ -73,7 +73,7 @@ def compose(config: BrokerConfig, store: Store, settings_path: Path, clock: Cloc
         load_parser()
     version = DataVersion().next(clock.now_ms())
     settings = Settings(config, store.config, settings_path, version=version, reconfigure=store.reconfigure)
-    files = StateFiles(store.config.root, store.disk)
+    files = store.state_files()
     figures = Figures(config.cluster, clock.now_ms())
     lease = MasterLease(settings, clock)
     topics = topic_table(config, store.config)
