@@ -30,6 +30,27 @@ PURE_EXCEPT = {"kernel/loading.py", "kernel/cython_shim.py"}
 IMPURE = {"asyncio", "socket", "threading", "time", "os", "random"}
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc"}
 
+STORE_INTERNALS = {
+    "announcer",
+    "disk",
+    "dispatcher",
+    "flusher",
+    "health",
+    "index",
+    "log",
+    "points",
+    "queries",
+    "queues",
+    "retention",
+    "upkeep",
+    "warmer",
+    "writer",
+}
+FAST_PATH = "broker/fastpath/"
+"""Works with the store's internals, which Store.fast_path_access() hands out."""
+KNOWS_THE_STORE = {"broker/app.py", "broker/composition.py"}
+"""Open or pass on the store itself; everything else in these packages has one of its interfaces."""
+
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -45,6 +66,11 @@ def package_of(path: Path) -> str:
 
 every_module = pytest.mark.parametrize("path", MODULES, ids=inside)
 every_placed_module = pytest.mark.parametrize("path", [path for path in MODULES if package_of(path)], ids=inside)
+every_user_of_the_store = pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if package_of(path) != "store" and not inside(path).startswith(FAST_PATH)],
+    ids=inside,
+)
 every_pure_module = pytest.mark.parametrize(
     "path",
     [path for path in MODULES if package_of(path) in PURE_PACKAGES and inside(path) not in PURE_EXCEPT],
@@ -105,6 +131,29 @@ def test_broad_catches_say_why_on_their_line(path: Path) -> None:
         if broad and not comment.replace("noqa", "").strip(" :ABLE0123456789"):
             wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {lines[node.lineno - 1].strip()}")
     assert not wrong, wrong
+
+
+@every_user_of_the_store
+def test_only_the_store_touches_its_internals(path: Path) -> None:
+    """Goal: the store is reached through its three interfaces, whatever it is made of."""
+    wrong = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Attribute) or node.attr not in STORE_INTERNALS:
+            continue
+        owner = node.value
+        name = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+        if name.strip("_") == "store":
+            wrong.append(f"{inside(path)}:{node.lineno}: {ast.unparse(node)}")
+    assert not wrong, wrong
+
+
+@every_user_of_the_store
+def test_broker_and_replication_know_the_interfaces_of_the_store_only(path: Path) -> None:
+    """Goal: a port says by its type what it may do with the store."""
+    if package_of(path) not in {"broker", "replication"} or inside(path) in KNOWS_THE_STORE:
+        return
+    names = {"rocketq.store.Store", "rocketq.store.store.Store"}
+    assert [f"{path.name}:{line}" for line, name in imports_of(path) if name in names] == []
 
 
 def test_every_package_has_a_floor() -> None:

@@ -80,7 +80,7 @@ def compose(
         load_parser()
     version = DataVersion().next(clock.now_ms())
     settings = Settings(config, store.config, settings_path, version=version, reconfigure=store.reconfigure)
-    files = StateFiles(store.config.root, store.disk)
+    files = store.state_files()
     figures = Figures(config.cluster, clock.now_ms())
     lease = MasterLease(settings, clock)
     topics = topic_table(config, store.config)

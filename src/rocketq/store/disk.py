@@ -40,6 +40,10 @@ class Disk:
 
     on_pressure: Callable[[], None] = staticmethod(lambda: None)
 
+    def relieve_with(self, drop_mappings: Callable[[], None]) -> None:
+        """What to call when descriptors or address space run out."""
+        self.on_pressure = drop_mappings
+
     def create(self, path: Path, size_bytes: int, *, reserve: bool, head: bytes = b"") -> None:
         """A new file of zeros (behind `head`) at full length; with `reserve` all its blocks are had now, so no later
         write can fail. It gets its name when it is complete: a crash or a full disk (OSError) leaves nothing behind.

@@ -42,6 +42,7 @@ from rocketq.store.recovery_report import RecoveryReport
 from rocketq.store.redelivery import Redeliverer
 from rocketq.store.results import AppendResult
 from rocketq.store.retention import Retention
+from rocketq.store.state_files import StateFiles
 from rocketq.store.timers import Timers
 from rocketq.store.upkeep import Upkeep
 from rocketq.store.warming import Warmer
@@ -88,7 +89,7 @@ class Store(Lookups):
             self.points,
             self.health,
         )
-        self.disk.on_pressure = self.upkeep.drop_mappings
+        self.disk.relieve_with(self.upkeep.drop_mappings)
         self.report = RecoveryReport()
         self._directory_lock: DirectoryLock | None = None
         self._confirmed_to: int | None = None
@@ -440,6 +441,10 @@ class Store(Lookups):
             self.upkeep.reconfigure(config)
 
     # Parts that work on an open store
+
+    def state_files(self) -> StateFiles:
+        """The tables that a broker keeps beside its log."""
+        return StateFiles(self.config.root, self.disk)
 
     def redeliverer(self, *, may_deliver_to: Callable[[str], bool]) -> Redeliverer:
         """Moves messages of this store from a waiting queue to their own."""

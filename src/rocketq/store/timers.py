@@ -179,6 +179,10 @@ class Timers:
 
     # Into the wheel
 
+    def saw_message(self, queue_offset: int) -> None:
+        """The message of the timer topic at this offset was processed; the next one is behind it."""
+        self.queue_offset = queue_offset + 1
+
     def is_settled(self, queue_offset: int) -> bool:
         """Whether it was linked or delivered before the last stop; asked once for each."""
         if queue_offset in self._linked:

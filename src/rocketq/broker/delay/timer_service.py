@@ -145,7 +145,7 @@ class TimerService:
                 timer = Timer.of(record)
                 if not self._timers.is_over(timer):
                     self._take(timer, now_ms)
-            self._timers.queue_offset = offset + 1
+            self._timers.saw_message(offset)
         return end > first + BATCH
 
     def _take(self, timer: Timer, now_ms: int) -> None:
