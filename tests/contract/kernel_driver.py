@@ -250,9 +250,7 @@ class Driver:
 
     def send_grant(self, topic: bytes) -> SendGrant:
         """Now and then with a quota, or with what the broker adds where messages are traced."""
-        queues: list[QueueTail | None] = [
-            self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)
-        ]
+        queues: list[QueueTail | None] = [self.queues[topic, queue_id].tail for queue_id in range(kernel_frames.QUEUES)]
         queues = [*queues[: self.rng.choice((1, 3, 3))], None]
         traced, sys_flag = self.rng.random() < 0.3, self.rng.choice((0, 2))
         suffix = b"MSG_REGION\x01R\x02TRACE_ON\x01true\x02CLUSTER\x01C" if traced else b"CLUSTER\x01C"

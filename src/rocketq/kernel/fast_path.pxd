@@ -1,7 +1,6 @@
 from rocketq.kernel.admission cimport Generation
 from rocketq.kernel.primitives cimport send_now
 from rocketq.kernel.answers cimport AnswerBuffer
-from rocketq.kernel.appender cimport Appender
 from rocketq.kernel.fast_frames cimport FastFrames
 from rocketq.kernel.fast_pulls cimport FastPulls
 from rocketq.kernel.fast_sends cimport FastSends
@@ -15,7 +14,7 @@ cdef class FastPath:
     cdef readonly Generation generation
     cdef FastSends _sends
     cdef FastPulls _pulls
-    cdef object _writer, _acquire, _release, _now_ns, _monotonic_ns, _call_soon, _finish_turn, _waiting
+    cdef object _acquire, _release, _stored, _now_ns, _monotonic_ns, _call_soon, _finish_turn, _waiting
     cdef object _dispatcher
     cdef list _listeners
     cdef long long _allowed, _allowed_to_ns

@@ -10,7 +10,6 @@ import cython
 
 if not cython.compiled:
     from rocketq.kernel.admission import Generation
-    from rocketq.kernel.appender import Appender
     from rocketq.kernel.fast_frames import FastFrames
     from rocketq.kernel.primitives import send_now
 
@@ -32,22 +31,21 @@ class FastPath:
     """
 
     def __init__(
-        self, frames: FastFrames, generation: Generation, writer, dispatcher, clocks, call_soon, finish_turn, waiting,
-        listeners,
+        self, frames: FastFrames, generation: Generation, store, dispatcher, clocks, call_soon, finish_turn, waiting,
     ):  # fmt: skip
         self.frames = frames
         self.generation = generation
         self._sends = frames.sends
         self._pulls = frames.pulls
-        self._writer = writer
-        self._acquire = writer.lock.acquire
-        self._release = writer.lock.release
+        self._acquire = store.lock.acquire
+        self._release = store.lock.release
+        self._stored = store.stored
+        self._listeners = store.append_listeners
         self._dispatcher = dispatcher
         self._now_ns, self._monotonic_ns = clocks
         self._call_soon = call_soon
         self._finish_turn = finish_turn
         self._waiting = waiting
-        self._listeners = listeners
         self._allowed = 0
         self._allowed_to_ns = 0
         self.may_send = self.scoped = False
@@ -126,13 +124,9 @@ class FastPath:
 
     def note(self, connection, before):
         """What must be known before anybody else has the lock, and what can be announced later."""
-        appender: Appender = self._sends.appender
         if self._sends.taken > before:
             self.stored = True
-            if appender.index is None:
-                self._writer.stored_by_kernel()
-            else:
-                self._writer.last_record = appender.last_offset
+            self._stored()
         if self._sends.held.length > 0:
             self.held.append((connection, self._sends.held.take()))
         if not self.finishing and (self._pulls.served or (self.stored and self.has_waiters())):

@@ -34,8 +34,8 @@ class RequestView:
 
     Names and values are spans of the frame's bytes. `escaped` says that a value has backslashes and must be read
     through unescape_json(); `wide` that it is not ASCII; `null` that a JSON header has null. `plain` is false
-    where anything but a value is not ASCII. `members` has the members of a JSON header in their order, a hex digit each. `bad` is set
-    by number() and small_number() when a value is no number.
+    where anything but a value is not ASCII. `members` has the members of a JSON header in their order, a hex digit
+    each. `bad` is set by number() and small_number() when a value is no number.
     """
 
     def __init__(self):

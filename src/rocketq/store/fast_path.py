@@ -22,7 +22,10 @@ class FastPathAccess:
     lock: threading.RLock
     queues: QueueTable
     health: Health
-    """Its attributes are replaced when they change, never edited: compare them by identity."""
+    generation: Any
+    """kernel.Generation: bumped whenever the store's config, health, replicas or queues change."""
+    stored: Callable[[], None]
+    """To be called with the lock held once the kernel has appended, before anybody else gets the lock."""
     append_listeners: list[Callable[[], None]]
     """Called after every append; empty while nothing waits for appends."""
     appended: Callable[[], None]

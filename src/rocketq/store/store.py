@@ -466,6 +466,8 @@ class Store(Lookups):
             lock=self.writer.lock,
             queues=self.queues,
             health=self.health,
+            generation=self.generation,
+            stored=self.writer.stored_by_kernel,
             append_listeners=self.flusher.append_listeners,
             appended=self.flusher.appended,
             announce_while=self.flusher.announce_while,

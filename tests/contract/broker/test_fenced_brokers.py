@@ -243,7 +243,12 @@ async def test_a_strict_master_serves_by_the_kernel_until_its_lease_ends(
     """Goal: a valid lease costs no request its fast path; without one nothing is stored or read, by anybody."""
     async with replicas(tmp_path, haLeaseMode="strict") as (master, _), connected(master.addr) as (one,):
         await make_topic(one, "T", 1)
-        feed, store, agent, clock = master.fast_paths[0], master.parts.store, fenced(master).replica.agent, SystemClock()
+        feed, store, agent, clock = (
+            master.fast_paths[0],
+            master.parts.store,
+            fenced(master).replica.agent,
+            SystemClock(),
+        )
 
         async def is_hot() -> bool:
             sends, pulls = feed.taken, feed.pulls_taken

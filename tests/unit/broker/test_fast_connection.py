@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rocketq.kernel.admission import Generation
 from rocketq.kernel.answers import AnswerBuffer
 from rocketq.kernel.appender import Appender
 from rocketq.kernel.fast_frames import FastFrames
-from rocketq.kernel.fast_path import FastConnection, FastPath
+from rocketq.kernel.fast_path import NEVER_NS, FastConnection, FastPath
 from rocketq.kernel.fast_pulls import FastPulls
 from rocketq.kernel.fast_sends import FastSends
 from rocketq.kernel.reader import LogMap
@@ -67,28 +69,24 @@ class Line:
         self.protocol = protocol
 
 
-class _Anything:
-    """Stands for what a desk has and these tests do not use."""
-
-    def __getattr__(self, name: str) -> Any:
-        return _Anything()
-
-    def __call__(self, *given: Any) -> Any:
-        return _Anything()
-
-
-def make_desk(call_soon: Callable[..., object] = lambda *given: None, dispatcher: object = None) -> Any:
-    sends = FastSends(Appender(b"\x7f\0\0\1\0\0\x2a\x9f"), None, b"", b"", 0)
+def make_path(
+    call_soon: Callable[..., object] = lambda *given: None,
+    generation: Any = None,
+    monotonic_ns: Callable[[], int] = lambda: 0,
+) -> Any:
+    sends = FastSends(Appender(b"\x7f\0\0\1\0\0\x2a\x9f"), b"", 0)
     pulls = FastPulls(AnswerBuffer(), LogMap(1 << 20), lambda: 0, None, 0, 0)
+    clocks = (lambda: 0, monotonic_ns)
+    store = SimpleNamespace(lock=threading.RLock(), stored=lambda: None, append_listeners=[])
     return FastPath(
         FastFrames(sends, pulls, 1 << 20),
-        _Anything(),
-        dispatcher or _Anything(),
-        lambda: 0,
+        generation or Generation(),
+        store,
+        SimpleNamespace(room=0),
+        clocks,
         call_soon,
         None,
         lambda: False,
-        [],
     )
 
 
@@ -103,7 +101,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def linked(ours: socket.socket) -> tuple[Any, Owner, Line]:
     owner, line = Owner(), Line()
-    link = FastConnection(make_desk(), owner, None, b"\x7f\0\0\1\0\0\0\1")
+    link = FastConnection(make_path(), owner, None, b"\x7f\0\0\1\0\0\0\1", 1)
     link.attach(line, ours.fileno())
     assert line.protocol is link
     return link, owner, line
@@ -169,24 +167,18 @@ def test_a_closed_or_paused_link_sends_nothing_by_itself(pair: tuple[socket.sock
     assert owner.events == ["pause", "resume", "lost"]
 
 
-def test_a_guard_is_asked_for_every_request_but_for_one_that_is_trusted_until_a_time() -> None:
-    """Goal: the kernel serves past no guard, and past the one whose word it has not a moment too long."""
-
-    guarded, lease, now_ns = SimpleNamespace(guards=[], hooks=[]), object(), [99]
-    desk = make_desk(dispatcher=guarded)
-    desk.expect(())
-    assert desk.is_current()
-    guarded.guards = [lease]
-    assert not desk.is_current()
-    desk.trust(lease, 100, lambda: now_ns[0])
-    assert desk.is_current()
+def test_the_kernel_executes_for_one_generation_and_until_a_time() -> None:
+    """Goal: any change ends what was allowed, and a lease is not used a moment too long."""
+    generation, now_ns = Generation(), [99]
+    path = make_path(generation=generation, monotonic_ns=lambda: now_ns[0])
+    assert not path.is_allowed(), "nothing was allowed yet"
+    path.allow(generation.number, NEVER_NS)
+    assert path.is_allowed()
+    generation.bump()
+    assert not path.is_allowed()
+    path.allow(generation.number, 100)
+    assert path.is_allowed()
     now_ns[0] = 100
-    assert not desk.is_current(), "its time is over"
-    desk.trust(lease, 200, lambda: now_ns[0])
-    assert desk.is_current()
-    for others in ([lease, object()], [object()], [object(), lease]):
-        guarded.guards = others
-        assert not desk.is_current()
-    guarded.guards = [lease]
-    desk.trust(None, 200, lambda: now_ns[0])
-    assert not desk.is_current()
+    assert not path.is_allowed(), "its time is over"
+    path.allow(0, NEVER_NS)
+    assert not path.is_allowed()

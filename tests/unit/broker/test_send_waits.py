@@ -10,8 +10,12 @@ from tests.unit.store.kit import open_store
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig
+from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.ha.durability import is_durable
+from rocketq.broker.pipeline.access import OpenAccess
+from rocketq.broker.pipeline.admission import AdmissionTables
+from rocketq.broker.pipeline.quotas import Quotas
 from rocketq.broker.send.handlers import SendPlan, SendPorts, _append_safely
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.broker.topics.table import TopicTable
@@ -28,7 +32,9 @@ PLAN = SendPlan(MESSAGE, 0, is_batch=False, waits=True, transaction_id=None)
 def ports(store: Store, clock: ManualClock, folder: Path, **given: object) -> SendPorts:
     config = BrokerConfig(name="b", **given)  # type: ignore[arg-type]
     settings = Settings(config, store.config, folder / "broker.conf", version=DataVersion())
-    return SendPorts(settings, TopicTable(), GroupTable(), store, Figures("C", 0), clock, lambda count: 0)
+    topics, groups = TopicTable(), GroupTable()
+    admission = AdmissionTables(settings, topics, groups, ConsumerGroups(), OpenAccess(), Quotas())
+    return SendPorts(admission, settings, topics, groups, store, Figures("C", 0), clock, lambda count: 0)
 
 
 def test_a_request_that_waited_too_long_is_told_so_and_not_stored(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rocketq.broker.admin.autosave import StateKeeper
 from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.groups.table import GroupTable
-from rocketq.broker.pipeline.persist_before_reply import SavedAnswers
+from rocketq.broker.pipeline.persist_before_reply import PersistBeforeReply
 from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.command import Command
@@ -161,8 +161,7 @@ class Answers:
     """A dispatcher without a connection: what a registered handler gives, awaited where it is late."""
 
     def __init__(self, kept: Kept) -> None:
-        self.dispatcher = Dispatcher()
-        self.registry = SavedAnswers(self.dispatcher, kept.keeper)
+        self.dispatcher = self.registry = Dispatcher(middleware=[PersistBeforeReply(kept.keeper, ())])
 
     def ask(self, code: int) -> Answer:
         return self.dispatcher._handlers[code](Command(code=code), None)  # type: ignore[arg-type]

@@ -9,11 +9,11 @@ import pytest
 from tests.unit.kernel.kit import HOST_V4, MemoryLog, packed
 
 import rocketq.kernel
+from rocketq.kernel.admission import SendGrant
 from rocketq.kernel.answers import AnswerTemplate
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.fast_frames import AHEAD_MAX, FastFrames
 from rocketq.kernel.fast_pulls import FastPulls
-from rocketq.kernel.admission import SendGrant
 from rocketq.kernel.fast_sends import NOT_A_QUEUE, FastSends
 from rocketq.kernel.queue_cache import PLACES
 from rocketq.kernel.queue_units import QueueTail
@@ -76,7 +76,7 @@ class FastPort:
         return bool(self.frames.slow_at < 0)
 
 
-def written(port: Desk) -> bytes:
+def written(port: FastPort) -> bytes:
     return bytes(port.log.segment.bytes_at(0, port.log.appender.position))
 
 

@@ -70,8 +70,8 @@ class BrokerFastPath:
         self._ports = ports
         self._settings = ports.tables.settings
         self._store = ports.store
-        self._grants = GrantFactory(ports.tables, ports.store)
-        self._writer, self._flusher = self._store.writer, self._store.flusher
+        self._access = ports.store.fast_path_access()
+        self._grants = GrantFactory(ports.tables, self._access.queues)
         self._dispatcher = dispatcher
         self._serves_pulls = RequestCode.PULL_MESSAGE in dispatcher.codes
         self._gate = AnswerGate(self._store, ports.clock, dispatcher)
@@ -80,16 +80,15 @@ class BrokerFastPath:
         self._loop = asyncio.get_running_loop()
         self._path = FastPath(
             self._frames,
-            self._store.generation,
-            self._writer,
+            self._access.generation,
+            self._access,
             dispatcher,
             (_now_ns(ports.clock), _monotonic_ns(ports.clock)),
             self._loop.call_soon,
             self._finish_turn,
             ports.waiting,
-            self._flusher.append_listeners,
         )
-        self._flusher.is_awaited = ports.waiting
+        self._access.announce_while(ports.waiting)
         self._templates = send_templates(self._settings.config.region, self._settings.config.trace_on)
         self._refreshed = 0
         self._queues_removed = 0
@@ -126,7 +125,7 @@ class BrokerFastPath:
                 commands = self._slow_commands(connection, fast, command)
                 break
             fast.at = self._frames.slow_at
-            with self._writer.lock:
+            with self._access.lock:
                 out += self._path.serve_rest(fast)
         if fast.at < len(fast.data) or self._frames.slow_at >= 0:  # hardly ever
             commands = self._keep_rest(connection, fast, commands)
@@ -146,7 +145,7 @@ class BrokerFastPath:
     def _run(self, connection: Connection, fast: Any, data: bytes) -> bytes | None:
         """One call of the kernel: the answers that may go at once; None when it may not execute anything."""
         path = self._path
-        with self._writer.lock:
+        with self._access.lock:
             if not path.is_allowed():
                 self._refresh(connection)
                 if not path.is_allowed():
@@ -229,7 +228,7 @@ class BrokerFastPath:
         return granted and bool(self._path.is_allowed())  # what was asked may have changed something
 
     def _grant_send(self, connection: Connection, command: Command, key: tuple[Any, ...], queue_id: int) -> bool:
-        before, generation = self._sends.grant_of(key), self._store.generation.number
+        before, generation = self._sends.grant_of(key), self._access.generation.number
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._set_queue(before, queue_id)
         if self._dispatcher.rejection(command, connection) is not None:
@@ -248,7 +247,7 @@ class BrokerFastPath:
         return True
 
     def _grant_pull(self, connection: Connection, command: Command, key: tuple[Any, ...], queue_id: int) -> bool:
-        before, generation = self._pulls.grant_of(key), self._store.generation.number
+        before, generation = self._pulls.grant_of(key), self._access.generation.number
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._set_queue(before, queue_id)
         if self._dispatcher.rejection(command, connection) is not None:
@@ -273,14 +272,14 @@ class BrokerFastPath:
         """Whether it is a send to a queue that had no blocks left, and has now. A handler makes them too, but where
         answers wait it begins after this turn of the loop, and all that comes meanwhile would be slow as well."""
         place = _queue_of(command)
-        queue = self._store.queues.get(*place) if place is not None and self._path.may_send else None
+        queue = self._access.queues.get(*place) if place is not None and self._path.may_send else None
         if queue is None:
             return False
         tail, count = queue.tail, self._count_of(command)
         if count <= 0 or tail.next_offset + count <= tail.room_end:
             return False
         try:
-            with self._writer.lock:
+            with self._access.lock:
                 queue.make_room(count)
         except OSError:
             return False  # the handler reports why
@@ -290,7 +289,7 @@ class BrokerFastPath:
         """How many messages a send brings; not above 0 when it is a batch that is not sound."""
         if command.code != RequestCode.SEND_BATCH_MESSAGE:
             return 1
-        with self._writer.lock:
+        with self._access.lock:
             count, _ = self._sends.appender.measure_batch(command.body, 0, b"", 0, len(command.body))
         return int(count)
 
@@ -303,7 +302,7 @@ class BrokerFastPath:
         self._hold_answers()
         if path.stored and path.has_waiters():
             path.stored = False
-            self._flusher.appended()
+            self._access.appended()
         if self._pulls.served:
             self._find_log_start()
         for grant in self._pulls.served:
@@ -345,10 +344,10 @@ class BrokerFastPath:
     def _make_frames(self) -> Any:
         store = self._store
         host_hex = store.config.store_host.packed().hex().upper().encode()
-        sends = FastSends(store.log.appender, host_hex, V5_0_0)
+        sends = FastSends(self._access.appender, host_hex, V5_0_0)
         pulls = FastPulls(
             sends.out,
-            store.log.map,
+            self._access.log_map,
             lambda: store.visible_to,
             pull_templates(),
             V5_0_0,
@@ -359,13 +358,13 @@ class BrokerFastPath:
 
     def _refresh(self, connection: Connection) -> None:
         """Something has changed: allow the kernel what it may do from now on. The lock is held."""
-        generation = self._store.generation.number  # before anything is read
+        generation = self._access.generation.number  # before anything is read
         lease = self._ports.lease
         if generation == self._refreshed and lease is None:
             return
         self._refreshed = generation
         lease_to_ns = NEVER_NS if lease is None else min(lease.valid_to_ms() * 1_000_000, NEVER_NS)
-        health, removed = self._store.health, self._store.queues.removed_count
+        health, removed = self._access.health, self._access.queues.removed_count
         if removed != self._queues_removed:
             self._queues_removed = removed
             self._sends.clear_grants()
@@ -385,7 +384,7 @@ class BrokerFastPath:
 
     def _find_log_start(self) -> None:
         """Where the log begins. A read that learns of it too late finds no file, and is the slow path's."""
-        first = self._store.log.files.first
+        first = self._access.first_file()
         self._pulls.gone_until = self._store.log_end if first is None else first
 
     def _configure(self) -> None:
@@ -410,7 +409,7 @@ class BrokerFastPath:
             disk_bytes_max=store.disk_read_bytes_max,
             asked_count_max=config.pull_count_max,
             asked_bytes_max=config.pull_bytes_max,
-            memory_bytes=self._store.queries.memory_bytes,
+            memory_bytes=self._access.memory_bytes(),
             check_crc=store.check_crc_on_read,
         )
 

@@ -21,8 +21,7 @@ from rocketq.kernel.admission import PullGrant, SendGrant
 from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.properties import encode_properties
 from rocketq.remoting import Connection
-from rocketq.store import Store
-from rocketq.store.queue_table import QUEUE_ID_MAX
+from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
 
 _NOT_PLAIN: Final = "%"  # retry topics may turn a send into a dead letter
 
@@ -54,13 +53,13 @@ class PullKey:
 class GrantFactory:
     """Makes grants of one generation; None where the slow path must decide."""
 
-    def __init__(self, tables: AdmissionTables, store: Store) -> None:
+    def __init__(self, tables: AdmissionTables, known: QueueTable) -> None:
         self._tables = tables
-        self._store = store
+        self._known = known
 
     def tail(self, topic: str, queue_id: int) -> Any:
         """The kernel's end of a queue; None before its first message."""
-        queue = self._store.queues.get(topic, queue_id)
+        queue = self._known.get(topic, queue_id)
         return None if queue is None else queue.tail
 
     def for_sends(
