@@ -415,10 +415,10 @@ def test_interop_17_too_many_handlers_at_once_are_answered_with_2(run: Run) -> N
     run(main())
 
 
-def test_a_guard_refuses_before_the_handler_runs(run: Run) -> None:
+def test_a_check_rejects_before_the_handler_runs(run: Run) -> None:
     async def main() -> None:
         dispatcher = make_dispatcher()
-        dispatcher.guards.append(lambda command, connection: command.answer(16, remark="no") if command.body else None)
+        dispatcher.checks.append(lambda command, connection: command.answer(16, remark="no") if command.body else None)
         async with serving(dispatcher) as server, raw_peer(server.addr) as peer:
             assert (await peer.ask(request(BROKEN, body=b"x"))).code == 16
             assert (await peer.ask(request(ECHO))).code == 0
