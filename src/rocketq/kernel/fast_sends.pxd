@@ -18,7 +18,7 @@ cdef class FastSends:
     cdef readonly Appender appender
     cdef readonly AnswerBuffer out, held
     cdef readonly QueueCache cache
-    cdef public bint open, durable, indexed
+    cdef public bint open, durable, indexed, short_of_room
     cdef public long long body_bytes_max, held_max, held_count
     cdef public long long generation
     cdef readonly long long taken, taken_bytes

@@ -37,7 +37,8 @@ class FastSends:
 
     Answers that may go at once are in `out`, those that wait, `held_count` of them, in `held`. `missed` has what lacked
     a grant, as pairs of (scope, account, topic, group) and NOT_A_QUEUE, or the number of a queue that was not made yet.
-    `grown` are the grants with something to collect, `taken` and `taken_bytes` count what was stored.
+    `short_of_room` says that a send was refused because its queue's file ends. `grown` are the grants with something to
+    collect, `taken` and `taken_bytes` count what was stored.
     """
 
     def __init__(self, appender: Appender, host_hex, transactions_since):
@@ -51,6 +52,7 @@ class FastSends:
         self.generation = 0
         self.transactions_since = transactions_since
         self.taken = self.taken_bytes = 0
+        self.short_of_room = False
         self.missed = []
         self.grown = []
         self._grants = {}
@@ -163,6 +165,7 @@ class FastSends:
     def store_one(self, queue, p, body_at, body_len, born_host, now_ms):
         properties: SendProperties = self._properties
         if queue.next_offset >= queue.file_end:
+            self.short_of_room = True
             return False
         return (
             self.appender.put(
@@ -195,7 +198,10 @@ class FastSends:
         count = appender.measure(
             p, body_at, end, len(queue.topic), properties.p, properties.length, hosts, self.body_bytes_max
         )
-        if count <= 0 or count * (self._host_len + 17) > IDS_BYTES_MAX or queue.next_offset + count > queue.file_end:
+        if count <= 0 or count * (self._host_len + 17) > IDS_BYTES_MAX:
+            return False
+        if queue.next_offset + count > queue.file_end:
+            self.short_of_room = True
             return False
         if appender.measured_bytes > self.body_bytes_max:
             return False

@@ -23,6 +23,10 @@ JAVA_MEMBERS: Final = (
 """The members of a JSON header in the order Java writes them."""
 
 
+_RESPONSE: Final = int(CommandFlag.RESPONSE)  # operations on enum members are expensive
+_ONEWAY: Final = int(CommandFlag.ONEWAY)
+
+
 class HeaderForm(IntEnum):
     """How a header is written; the first byte after a frame's length."""
 
@@ -50,11 +54,11 @@ class Command:
 
     @property
     def is_response(self) -> bool:
-        return bool(self.flag & CommandFlag.RESPONSE)
+        return bool(self.flag & _RESPONSE)
 
     @property
     def is_oneway(self) -> bool:
-        return bool(self.flag & CommandFlag.ONEWAY)
+        return bool(self.flag & _ONEWAY)
 
     def answer(
         self,

@@ -71,7 +71,7 @@ def dumps(value: Any, *, pretty: bool = False) -> bytes:
     inline, which only fastjson (and Go, for reset offsets) reads.
     """
     try:
-        text = _write_strict(value, indent="\t" if pretty else None)
+        text = _write_strict(value, _TABBED if pretty else _COMPACT)
     except TypeError:
         text = _write(value, "\n" if pretty else "")
     except (ValueError, RecursionError) as error:
@@ -237,8 +237,12 @@ def _requote(found: re.Match[str]) -> str:
     return {"\\'": "'", '"': '\\"'}.get(found.group(), found.group())
 
 
-def _write_strict(value: Any, indent: str | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), indent=indent)
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_TABBED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), indent="\t")
+
+
+def _write_strict(value: Any, encoder: json.JSONEncoder = _COMPACT) -> str:
+    return encoder.encode(value)
 
 
 def _write(value: Any, line: str) -> str:

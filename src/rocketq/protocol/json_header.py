@@ -21,17 +21,34 @@ _ABSENT: tuple[Any, ...] = (None, 0, "", {}, "JAVA", "JSON")  # what a missing m
 
 
 def encode_json_header(command: Command) -> bytes:
+    if command.json_members is None:
+        return dumps(_java_members(command))
     values = {
         "code": int(command.code),
         "extFields": _ext_out(command),
         "flag": int(command.flag),
         "language": command.language.name,
         "opaque": command.opaque,
-        "remark": "" if command.remark is None and command.json_members else command.remark,
+        "remark": "" if command.remark is None else command.remark,
         "serializeTypeCurrentRPC": "JSON",
         "version": command.version,
     }
     return dumps({name: values[name] for name in _members(command, values) if values[name] is not None})
+
+
+def _java_members(command: Command) -> dict[str, Any]:
+    """In the order of JAVA_MEMBERS; what is absent is left out."""
+    members: dict[str, Any] = {"code": int(command.code)}
+    if command.ext_fields:
+        members["extFields"] = command.ext_fields if type(command.ext_fields) is dict else dict(command.ext_fields)
+    members["flag"] = int(command.flag)
+    members["language"] = command.language.name
+    members["opaque"] = command.opaque
+    if command.remark is not None:
+        members["remark"] = command.remark
+    members["serializeTypeCurrentRPC"] = "JSON"
+    members["version"] = command.version
+    return members
 
 
 def decode_json_header(data: bytes, body: bytes) -> Command:
@@ -84,8 +101,7 @@ def _members_in(members: dict[Any, Any]) -> tuple[str, ...]:
 
 def _members(command: Command, values: dict[str, Any]) -> tuple[str, ...]:
     """Which members to write: those that came, in their order, and what was set since."""
-    if command.json_members is None:
-        return JAVA_MEMBERS
+    assert command.json_members is not None
     late = (name for name in JAVA_MEMBERS if name not in command.json_members and values[name] not in _ABSENT)
     return (*command.json_members, *late)
 

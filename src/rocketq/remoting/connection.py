@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RocketQError
+from rocketq.model import Host
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import CommandFlag, Language
 from rocketq.protocol.frame import encode_command
@@ -98,6 +99,7 @@ class Connection(asyncio.Protocol):
         self._active_s = self._loop.time()
         self.peer_host, self.peer_port = "", 0
         self.local_host, self.local_port = "", 0
+        self._peer: Host | None = None
         self.language = Language.OTHER
         self.version = 0
         self.client_id: str | None = None
@@ -111,6 +113,13 @@ class Connection(asyncio.Protocol):
     @property
     def peer_addr(self) -> str:
         return join_addr(self.peer_host, self.peer_port)
+
+    @property
+    def peer(self) -> Host:
+        """The peer's address as records hold it."""
+        if self._peer is None:
+            self._peer = Host.of(self.peer_host, self.peer_port)
+        return self._peer
 
     @property
     def is_closed(self) -> bool:

@@ -26,7 +26,7 @@ H = TypeVar("H")
 _Ports = TypeVar("_Ports")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request(Generic[H]):
     """A request with its ext fields read; `header` is None where a code has none."""
 
@@ -43,7 +43,7 @@ class Request(Generic[H]):
         return self.command.version
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """An answer without what it takes over from its request."""
 

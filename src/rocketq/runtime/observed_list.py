@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableSequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence
 from typing import Any, TypeVar, overload
 
 _Item = TypeVar("_Item")
@@ -17,6 +17,9 @@ class ObservedList(MutableSequence[_Item]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __iter__(self) -> Iterator[_Item]:
+        return iter(self._items)
 
     @overload
     def __getitem__(self, index: int) -> _Item: ...

@@ -20,6 +20,7 @@ TOPIC_LENGTH_MAX = 127
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 IPV6_BYTES_MORE = 24  # two hosts of 20 bytes instead of 8
 BLANK_BYTES = 8
+_I32_MAX, _I64_MAX = (1 << 31) - 1, (1 << 63) - 1
 
 
 class Health:
@@ -88,6 +89,10 @@ def _topic_fault(topic: str) -> str | None:
 
 def _number_fault(message: NewMessage) -> str | None:
     """Numbers come from remote clients; a record has 4 or 8 bytes for each."""
+    if 0 <= message.flag | message.sys_flag | message.reconsume_times <= _I32_MAX and (
+        0 <= message.born_ms | message.prepared_offset <= _I64_MAX
+    ):
+        return None
     for name, value, bits in (
         ("flag", message.flag, 32),
         ("sys_flag", message.sys_flag, 32),

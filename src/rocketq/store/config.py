@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -36,6 +37,7 @@ def live(key: str, default: Any) -> Any:
     return field(default=default, metadata={"key": key, "live": True})
 
 
+@functools.lru_cache(maxsize=16)
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Milliseconds of each delay level of `1s 5s ... 2h`; level n is item n - 1."""
     spans = []

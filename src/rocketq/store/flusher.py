@@ -93,7 +93,8 @@ class Flusher:
         """There is more in the log: it is announced, or made durable soon where it must be."""
         self._tell_appended()
         if self._config.flush_type is FlushType.ASYNC_FLUSH:
-            self._announce()
+            if self.is_awaited():
+                self._announce()
         else:
             self.wake()
 

@@ -27,12 +27,12 @@ class AppendStatus(enum.Enum):
         return self in _STORED
 
 
-_STORED = {
+_STORED = (  # not a set: hashing a member is a call
     AppendStatus.OK,
     AppendStatus.FLUSH_DISK_TIMEOUT,
     AppendStatus.FLUSH_SLAVE_TIMEOUT,
     AppendStatus.SLAVE_NOT_AVAILABLE,
-}
+)
 
 
 @dataclass(slots=True)

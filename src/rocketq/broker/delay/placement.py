@@ -12,7 +12,7 @@ delivered: a DELAY in a stored message is history, not an order.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rocketq.errors import RocketQError
@@ -97,7 +97,11 @@ def without_orders(properties: dict[str, str]) -> dict[str, str]:
 
 
 def store_as(message: NewMessage, properties: dict[str, str]) -> NewMessage:
-    return replace(message, properties=encode_properties(properties).removesuffix(b"\x02"))
+    return _store_at(message, properties, message.topic, message.queue_id)
+
+
+def _store_at(message: NewMessage, properties: dict[str, str], topic: str, queue_id: int) -> NewMessage:
+    return message.placed(topic, queue_id, encode_properties(properties).removesuffix(b"\x02"))
 
 
 def _at_level(message: NewMessage, properties: dict[str, str], level: int) -> NewMessage:
@@ -115,4 +119,4 @@ def _by_timer(message: NewMessage, properties: dict[str, str], slot_ms: int) -> 
 def _wait(message: NewMessage, properties: dict[str, str], topic: str, queue_id: int) -> NewMessage:
     properties[Property.REAL_TOPIC] = message.topic
     properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
-    return store_as(replace(message, topic=topic, queue_id=queue_id), properties)
+    return _store_at(message, properties, topic, queue_id)

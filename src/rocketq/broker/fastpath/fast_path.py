@@ -22,7 +22,6 @@ from rocketq.kernel.fast_frames import FastFrames
 from rocketq.kernel.fast_path import NEVER_NS, FastConnection, FastPath
 from rocketq.kernel.fast_pulls import FastPulls, PullLimits
 from rocketq.kernel.fast_sends import NOT_A_QUEUE, FastSends
-from rocketq.model import Host
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import Perm
@@ -136,9 +135,8 @@ class BrokerFastPath:
         return out, commands
 
     def _begin(self, connection: Connection) -> Any:
-        host = Host.of(connection.peer_host, connection.peer_port)
         decoder = FrameDecoder(connection.limits.frame_bytes_max)
-        fast = FastConnection(self._path, connection, decoder, host.packed(), next(_connection_numbers))
+        fast = FastConnection(self._path, connection, decoder, connection.peer.packed(), next(_connection_numbers))
         connection.hand_over(fast)
         return fast
 
@@ -222,7 +220,8 @@ class BrokerFastPath:
         elif pulls.missed:
             granted = self._grant_pull(connection, command, *pulls.missed[-1])
         else:
-            granted = self._has_made_room(command)
+            granted = sends.short_of_room and self._has_made_room(command)
+        sends.short_of_room = False
         sends.missed.clear()
         pulls.missed.clear()
         return granted and bool(self._path.is_allowed())  # what was asked may have changed something

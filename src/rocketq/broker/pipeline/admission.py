@@ -29,6 +29,8 @@ from rocketq.protocol.flags import MessageModel, Perm, TopicFilterType
 from rocketq.protocol.names import NOT_FOR_CLIENTS, TIMER_TOPIC, Property, topic_fault
 from rocketq.remoting import Connection
 
+_READ: Final = int(Perm.READ)  # operations on enum members are expensive
+_WRITE: Final = int(Perm.WRITE)
 _CLOSED_TOPICS: Final = NOT_FOR_CLIENTS | {TIMER_TOPIC}
 _FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST, _FORBIDDEN_SUBSCRIPTION = range(1, 6)
 
@@ -57,7 +59,7 @@ class AdmissionTables:
 # Sends
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendAsk:
     """Somebody wants to send to a topic."""
 
@@ -67,7 +69,7 @@ class SendAsk:
     principal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendAdmission:
     """Sends to this topic may be stored: for which queues, with what added to system flag and properties, and subject
     to which quotas."""
@@ -86,7 +88,7 @@ def admit_send(
     config, topic = tables.settings.config, tables.topics.get(ask.topic)
     if now_ms < config.accept_sends_from_ms:
         return Rejection(ResponseCode.SYSTEM_ERROR, f"sends are accepted from {config.accept_sends_from_ms} on")
-    if not config.perm & Perm.WRITE and topic is not None and topic.order:
+    if not config.perm & _WRITE and topic is not None and topic.order:
         return Rejection(ResponseCode.NO_PERMISSION, f"broker {config.name} takes no messages at present")
     if topic is None and (fault := topic_fault(ask.topic)) is not None:
         return Rejection(ResponseCode.SYSTEM_ERROR, fault)
@@ -123,7 +125,7 @@ def added_properties(config: BrokerConfig, *, is_traced: bool) -> Mapping[str, s
 # Pulls
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PullAsk:
     """A group wants messages of a queue; `expression` is what the request brings itself (None: the group's own
     subscription counts, of this version at least)."""
@@ -137,7 +139,7 @@ class PullAsk:
     principal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PullAdmission:
     """The group may pull from the topic; `subscription` is None where the request brings a filter."""
 
@@ -152,7 +154,7 @@ def admit_pull(
 ) -> PullAdmission | Rejection:
     """`find_group` makes the group where a pull may."""
     config = tables.settings.config
-    if not config.perm & Perm.READ:
+    if not config.perm & _READ:
         return _forbidden(_FORBIDDEN_BROKER, f"broker {config.name} hands out no messages at present")
     group = (find_group or tables.groups.get)(ask.group)
     if group is None:
@@ -162,7 +164,7 @@ def admit_pull(
     topic = tables.topics.get(ask.topic)
     if topic is None:
         return Rejection(ResponseCode.TOPIC_NOT_EXIST, f"topic {ask.topic} does not exist")
-    if not topic.perm & Perm.READ:
+    if not topic.perm & _READ:
         return _forbidden(_FORBIDDEN_TOPIC, f"topic {ask.topic} may not be read")
     if not 0 <= ask.queue_id < topic.read_queue_count:
         remark = f"queue {ask.queue_id} is outside topic {topic.topic}, which has {topic.read_queue_count} to read"

@@ -53,7 +53,7 @@ class PullPorts:
         return self.admission.settings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PullPlan:
     """An admitted pull."""
 

@@ -16,7 +16,7 @@ from rocketq.broker.stats.broker_stats import Figures
 from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction.half_messages import HALF_PROPERTIES_BYTES_MAX
 from rocketq.broker.transaction.service import Transactions
-from rocketq.model import Host, NewMessage, SysFlag
+from rocketq.model import NewMessage, SysFlag
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
@@ -29,7 +29,7 @@ from rocketq.protocol.names import (
     Property,
     dlq_topic,
 )
-from rocketq.protocol.properties import decode_properties
+from rocketq.protocol.properties import decode_properties, split_properties
 from rocketq.protocol.recall_handles import handle_of
 from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
 from rocketq.remoting import Handlers, Refusal, Reply, Request
@@ -53,7 +53,7 @@ class SendPorts:
     """Without it half messages are refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendPlan:
     """An admitted message as it is to be stored; the answer names the queue that was asked for, wherever it waits."""
 
@@ -106,7 +106,7 @@ def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
     topic = admitted.topic
     queue_id = _choose_queue(header, topic, ports)
     is_batch = header.batch or request.command.code == RequestCode.SEND_BATCH_MESSAGE
-    properties = decode_properties(header.properties.encode("utf-8", "replace"))
+    properties = split_properties(header.properties)
     waits = properties.get(Property.WAIT, "true").lower() == "true"
     if is_batch:
         _refuse_in_batch(request.body, ports)
@@ -124,7 +124,7 @@ def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
         flag=header.flag,
         sys_flag=(header.sys_flag & ~_HOST_BITS) | admitted.sys_flag,
         born_ms=header.born_ms,
-        born_host=Host.of(request.connection.peer_host, request.connection.peer_port),
+        born_host=request.connection.peer,
         reconsume_times=header.reconsume_times,
     )
     message = store_as(message, properties) if is_batch else _place(message, properties, ports)

@@ -22,6 +22,7 @@ from typing import (
     Annotated,
     Any,
     ClassVar,
+    NamedTuple,
     Self,
     TypeVar,
     Union,
@@ -40,6 +41,7 @@ I64 = Annotated[int, 64]
 
 _Class = TypeVar("_Class")
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
+_SMALL_DIGITS = 10  # a number of fewer fits in 32 bits
 
 
 class BadFieldError(RemoteProtocolError):
@@ -71,63 +73,105 @@ class Header(Value):
     @classmethod
     def decode(cls, ext_fields: Mapping[str, str]) -> Self:
         """Read the fields; BadFieldError names the first that is missing or bad. Others are ignored."""
-        return cls(**{item.attribute: item.read(ext_fields, item.names) for item in _items(cls)})
+        return cls(**_read_all(_plan_of(cls).by_name, ext_fields))
 
     @classmethod
     def decode_letters(cls, ext_fields: Mapping[str, str]) -> Self:
         """As `decode`, with the one-letter names of V2 sends."""
-        return cls(**{item.attribute: item.read(ext_fields, (item.letter,)) for item in _items(cls) if item.letter})
+        return cls(**_read_all(_plan_of(cls).by_letter, ext_fields))
 
     def encode(self) -> dict[str, str]:
         """The ext fields, all texts; what is None is left out."""
-        values = ((item.names[0], getattr(self, item.attribute)) for item in _items(type(self)))
-        return {name: _to_text(value) for name, value in values if value is not None}
+        return _write_all(_plan_of(type(self)).by_name, self)
 
     def encode_letters(self) -> dict[str, str]:
         """As `encode`, with the one-letter names of V2 sends."""
-        values = ((item.letter, getattr(self, item.attribute)) for item in _items(type(self)) if item.letter)
-        return {letter: _to_text(value) for letter, value in values if value is not None}
+        return _write_all(_plan_of(type(self)).by_letter, self)
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """How one declared field is read."""
+class _Item(NamedTuple):
+    """How one declared field is read and written."""
 
     attribute: str
-    names: tuple[str, ...]
-    letter: str
+    name: str
+    others: tuple[str, ...]
+    """Older names that are read as well."""
+    is_text: bool
+    is_number: bool
     parse: Callable[[str], Any]
     default: Any
 
-    def read(self, ext_fields: Mapping[str, str], names: tuple[str, ...]) -> Any:
-        for name in names:
-            if text := ext_fields.get(name):
-                try:
-                    return self.parse(text)
-                except ValueError as error:
-                    raise BadFieldError(name, str(error)) from None
-        if self.default is MISSING:
-            raise BadFieldError(names[0], "is missing")
-        return self.default
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The fields of a header class, by wire name and by the one-letter names of V2 sends."""
+
+    by_name: tuple[_Item, ...]
+    by_letter: tuple[_Item, ...]
 
 
-_plans: dict[type[Header], tuple[_Item, ...]] = {}
+def _read_all(items: tuple[_Item, ...], ext_fields: Mapping[str, str]) -> dict[str, Any]:
+    """One loop without calls for what nearly every field is: a text, a small number, or not there."""
+    values: dict[str, Any] = {}
+    get = ext_fields.get
+    for item in items:
+        attribute, name, others, is_text, is_number, _, default = item
+        text = get(name)
+        if not text and others:
+            name = next((other for other in others if get(other)), name)
+            text = get(name)
+        if not text:
+            if default is MISSING:
+                raise BadFieldError(item.name, "is missing")
+            values[attribute] = default
+        elif is_text:
+            values[attribute] = text
+        elif is_number and len(text) < _SMALL_DIGITS and text.isdecimal() and text.isascii():
+            values[attribute] = int(text)
+        else:
+            values[attribute] = _parse(item, name, text)
+    return values
 
 
-def _items(cls: type[Header]) -> tuple[_Item, ...]:
+def _parse(item: _Item, name: str, text: str) -> Any:
+    try:
+        return item.parse(text)
+    except ValueError as error:
+        raise BadFieldError(name, str(error)) from None
+
+
+def _write_all(items: tuple[_Item, ...], header: Header) -> dict[str, str]:
+    fields = {}
+    for item in items:
+        value = getattr(header, item.attribute)
+        if value is not None:
+            fields[item.name] = value if type(value) is str else _to_text(value)
+    return fields
+
+
+_plans: dict[type[Header], _Plan] = {}
+
+
+def _plan_of(cls: type[Header]) -> _Plan:
     """The plan of a header class, made at its first use."""
     plan = _plans.get(cls)
     if plan is None:
-        plan = _plans[cls] = _plan(cls)
+        plan = _plans[cls] = _make_plan(cls)
     return plan
 
 
-def _plan(cls: type[Header]) -> tuple[_Item, ...]:
+def _make_plan(cls: type[Header]) -> _Plan:
     hints = get_type_hints(cls, include_extras=True)
-    return tuple(
-        _Item(item.name, item.metadata["names"], item.metadata["letter"], _parser(hints[item.name]), item.default)
-        for item in fields(cls)  # type: ignore[arg-type]
-    )
+    by_name, by_letter = [], []
+    for declared in fields(cls):  # type: ignore[arg-type]
+        parse = _parser(hints[declared.name])
+        (name, *others), letter = declared.metadata["names"], declared.metadata["letter"]
+        is_number = parse in (_parse_i32, _parse_i64)
+        item = _Item(declared.name, name, tuple(others), parse is str, is_number, parse, declared.default)
+        by_name.append(item)
+        if letter:
+            by_letter.append(item._replace(name=letter, others=()))
+    return _Plan(tuple(by_name), tuple(by_letter))
 
 
 def _parser(hint: Any) -> Callable[[str], Any]:
