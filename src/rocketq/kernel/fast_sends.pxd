@@ -1,6 +1,6 @@
 from rocketq.kernel.admission cimport SendGrant
 from rocketq.kernel.answers cimport AnswerBuffer, AnswerTemplate
-from rocketq.kernel.appender cimport APPENDED, Appender
+from rocketq.kernel.appender cimport APPENDED, NO_QUEUE_ROOM, Appender
 from rocketq.kernel.parsed_frame cimport ParsedFrame
 from rocketq.kernel.primitives cimport load_i32
 from rocketq.kernel.queue_cache cimport QueueCache
@@ -39,6 +39,7 @@ cdef class FastSends:
     cdef bint store_batch(
         self, QueueTail queue, const unsigned char* p, Py_ssize_t body_at, Py_ssize_t body_len, bytes born_host, long long now_ms
     ) except -1
+    cdef bint is_appended(self, int state) noexcept
     cdef int note(self, SendGrant grant) except -1
     cdef int answer(self, RequestView header) except -1
     cdef void put_ids(self, AnswerBuffer out) noexcept

@@ -11,7 +11,7 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.admission import SendGrant
     from rocketq.kernel.answers import AnswerBuffer
-    from rocketq.kernel.appender import APPENDED, Appender
+    from rocketq.kernel.appender import APPENDED, NO_QUEUE_ROOM, Appender
     from rocketq.kernel.primitives import load_i32
     from rocketq.kernel.queue_cache import QueueCache
     from rocketq.kernel.queue_units import QueueTail
@@ -37,7 +37,7 @@ class FastSends:
 
     Answers that may go at once are in `out`, those that wait, `held_count` of them, in `held`. `missed` has what lacked
     a grant, as pairs of (scope, account, topic, group) and NOT_A_QUEUE, or the number of a queue that was not made yet.
-    `short_of_room` says that a send was refused because its queue's file ends. `grown` are the grants with something to
+    `short_of_room` says that a send was refused because its queue has no room. `grown` are the grants with something to
     collect, `taken` and `taken_bytes` count what was stored.
     """
 
@@ -167,7 +167,7 @@ class FastSends:
         if queue.next_offset >= queue.file_end:
             self.short_of_room = True
             return False
-        return (
+        return self.is_appended(
             self.appender.put(
                 queue,
                 p,
@@ -184,7 +184,6 @@ class FastSends:
                 0,
                 0,
             )
-            == APPENDED
         )
 
     def store_batch(self, queue, p, body_at, body_len, born_host, now_ms):
@@ -207,7 +206,7 @@ class FastSends:
             return False
         if not appender.measured_plain:
             return False
-        return (
+        return self.is_appended(
             appender.put_batch(
                 queue,
                 p,
@@ -223,8 +222,12 @@ class FastSends:
                 now_ms,
                 0,
             )
-            == APPENDED
         )
+
+    def is_appended(self, state):
+        if state == NO_QUEUE_ROOM:
+            self.short_of_room = True
+        return state == APPENDED
 
     def note(self, grant):
         """Count what was stored."""
