@@ -18,6 +18,7 @@ COMPILED_MODULES = [
     "batch_properties",
     "appender",
     "filter_program",
+    "residency",
     "reader",
     "scanner",
     "frame_header",

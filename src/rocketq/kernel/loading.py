@@ -24,6 +24,7 @@ MODULES = (
     "batch_properties",
     "appender",
     "filter_program",
+    "residency",
     "reader",
     "scanner",
     "frame_header",

@@ -231,8 +231,24 @@ static inline int populate_pages(rq_byte *p, rq_at at, rq_at count) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)(p + at) & ~(page - 1);
     return count > 0 && madvise((void *)from, (uintptr_t)(p + at + count) - from, MADV_POPULATE_WRITE) == 0;
 }
+/* First byte of [at, end) of a mapping whose page is not in the page cache, or `end`; `at` where that is unknown. */
+static inline rq_at resident_end(const rq_byte *p, rq_at at, rq_at end) {
+    unsigned char resident[256];
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)(p + at) & ~(page - 1);
+    while (at < end) {
+        uintptr_t pages = ((uintptr_t)(p + end) - from + page - 1) / page, index;
+        if (pages > sizeof resident) pages = sizeof resident;
+        if (mincore((void *)from, pages * page, resident) != 0) return at;
+        for (index = 0; index < pages && (resident[index] & 1); index++) {}
+        from += index * page;
+        if ((const rq_byte *)from - p > at) at = (const rq_byte *)from - p;
+        if (index < pages) break;
+    }
+    return at < end ? at : end;
+}
 #else
 static inline int populate_pages(rq_byte *p, rq_at at, rq_at count) { (void)p; (void)at; (void)count; return 0; }
+static inline rq_at resident_end(const rq_byte *p, rq_at at, rq_at end) { (void)p; return at < end ? at : end; }
 #endif
 
 /* As much as a socket takes at once; 0 as well when there is an error, which whoever goes on will meet. */

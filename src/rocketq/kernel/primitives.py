@@ -127,6 +127,10 @@ def populate_pages(p, at, count):
     return False
 
 
+def resident_end(p, at, end):
+    return min(at, end)  # unknown: Python has no mincore(2)
+
+
 def send_now(fd, p, count):
     return 0  # the transport sends it all
 

@@ -77,7 +77,7 @@ class PullFrames:
         self._routes = {}
         self._request = PullRequest()
         self._found = QueueRead()
-        self._read_limits = ReadLimits(0, 0, 0, 0, 0, 0, 0)
+        self._read_limits = ReadLimits(0, 0, 0, 0, 0, 0, 0, resident_only=True)
         self._view = RecordView()
 
     def add_route(self, route: PullRoute):
@@ -204,9 +204,8 @@ class PullFrames:
         out: AnswerBuffer = self.out
         flags: cython.bint = header.version >= self.flags_since
         which: cython.int = (2 if header.binary else 0) + (1 if flags else 0)
-        far: cython.bint = log_end - self._found.last_log_offset > self.limits.memory_bytes
         out.begin(self._templates[which], self._found.size_bytes)
-        out.put_field(route.slow_broker_id if far else route.broker_id)
+        out.put_field(route.slow_broker_id if self._found.cold else route.broker_id)
         out.put_field(self._request.queue_offset + self._found.scanned)
         out.put_field(low)
         out.put_field(high)
