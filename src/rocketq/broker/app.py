@@ -171,6 +171,7 @@ class Broker:
             await self._filter_keeper.save()
         except (OSError, StoreError):
             log.exception("broker %s: the last changes of its tables could not be saved", self.config.name)
+        await parts.loads.stop()
         await asyncio.to_thread(parts.store.close)
         self._parts = None
         log.info("broker %s stopped", self.config.name)
@@ -242,6 +243,7 @@ class Broker:
         except BaseException:
             if parts is not None:
                 await parts.replication.stop()
+                await parts.loads.stop()
             for server in self._servers:
                 await server.stop(0)
             await asyncio.to_thread(store.close)
@@ -330,6 +332,7 @@ class Broker:
         assert self._keeper is not None
         main, vip = (Dispatcher(handlers_max=config.sends_waiting_max) for _ in range(2))
         self._dispatchers = [main, vip]
+        main.add_work(parts.loads.finish)
         wiring.bind_pulls(parts, SavedAnswers(main, self._keeper))
         shares = [parts.registrar.settle]
         if self._fenced is not None:

@@ -32,6 +32,7 @@ from rocketq.broker.pull import handlers as pulls
 from rocketq.broker.pull import message_handlers as messages
 from rocketq.broker.pull.cold_reads import ColdReads
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.broker.pull.disk_loads import DiskLoads
 from rocketq.broker.pull.long_polling import LongPolling
 from rocketq.broker.send import handlers as sends
 from rocketq.broker.send import reply_handlers as replies
@@ -72,6 +73,7 @@ class Parts:
     delays: DelayService
     timer: TimerService
     registrar: Registrar
+    loads: DiskLoads = field(default_factory=DiskLoads)
     cold_reads: ColdReads = field(default_factory=ColdReads)
     transactions: Transactions
     checks: TransactionChecks
@@ -104,6 +106,7 @@ def bind_pulls(parts: Parts, dispatcher: Registry) -> None:
         parts.figures,
         parts.clock,
         parts.polling,
+        parts.loads,
         parts.cold_reads,
         parts.filters,
     )
