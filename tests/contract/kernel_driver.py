@@ -230,7 +230,7 @@ class Driver:
         pulls = PullFrames(sends.out, self.log, lambda: self.visible_to, PULL_TEMPLATES, 450, 1 << 20)
         pulls.open = True
         pulls.limits = PullLimits(
-            count_max=32, bytes_max=self.rng.choice((600, 1 << 18)), disk_count_max=8, disk_bytes_max=1 << 16,
+            count_max=32, bytes_max=self.rng.choice((600, 1 << 18)),
             asked_count_max=64, asked_bytes_max=1 << 16, memory_bytes=1 << 40,
         )  # fmt: skip
         group = kernel_frames.GROUP.encode()

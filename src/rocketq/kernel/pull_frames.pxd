@@ -7,7 +7,7 @@ from rocketq.kernel.reader cimport READ_DONE, TAKEN_MAX, LogMap, QueueRead, Read
 from rocketq.kernel.records cimport RecordView
 
 cdef class PullLimits:
-    cdef public long long count_max, bytes_max, disk_count_max, disk_bytes_max
+    cdef public long long count_max, bytes_max
     cdef public long long asked_count_max, asked_bytes_max, memory_bytes, scan_min
     cdef public bint check_crc
 
@@ -45,4 +45,4 @@ cdef class PullFrames:
     cdef bint read(self, PullRoute route, QueueTail queue, long long low, long long high, long long log_end) except -1
     cdef void set_limits(self, long long log_end) noexcept
     cdef void note(self, PullRoute route)
-    cdef void answer(self, FrameHeader header, PullRoute route, long long low, long long high, long long log_end)
+    cdef void answer(self, FrameHeader header, PullRoute route, long long low, long long high)

@@ -1,7 +1,7 @@
 """Pulls with something to give: from a header to the records, copied from the log into the answer.
 
-Only what is found is answered here. A pull of an unknown group or topic, at a queue's end, of records that are damaged
-or not mapped, or with anything else to explain, is left to Python.
+Only what is found is answered here. A pull of an unknown group or topic, at a queue's end, of records that are damaged,
+not mapped or not in the page cache, or with anything else to explain, is left to Python.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ROUTES_MAX = 20_000  # clients choose the expressions that routes are kept by
 
 @cython.cclass
 class PullLimits:
-    """How much one pull may take: without maxMsgBytes from memory and from disk, with it (`asked_*`) from either."""
+    """How much one pull may take: without maxMsgBytes and with it (`asked_*`). Only resident records are given."""
 
     def __init__(self, **given):
         self.scan_min = 800
-        self.count_max = self.bytes_max = self.disk_count_max = self.disk_bytes_max = 0
+        self.count_max = self.bytes_max = 0
         self.asked_count_max = self.asked_bytes_max = self.memory_bytes = 0
         self.check_crc = True
         for name, value in given.items():
@@ -115,7 +115,7 @@ class PullFrames:
         if not self.read(route, queue, low, high, log_end):
             return False
         self.note(route)
-        self.answer(header, route, low, high, log_end)
+        self.answer(header, route, low, high)
         return True
 
     def find_route(self, p):
@@ -174,13 +174,11 @@ class PullFrames:
         if self._request.bytes_max > 0:
             count = min(count, given.asked_count_max)
             size = min(self._request.bytes_max, given.asked_bytes_max)
-            read.count_max = read.disk_count_max = count
-            read.bytes_max = read.disk_bytes_max = size
+            read.count_max = count
+            read.bytes_max = size
         else:
             read.count_max = min(count, given.count_max)
             read.bytes_max = given.bytes_max
-            read.disk_count_max = given.disk_count_max
-            read.disk_bytes_max = given.disk_bytes_max
         read.count_max = min(read.count_max, TAKEN_MAX)
         read.scan_max = max(given.scan_min, count)
         read.log_end = log_end
@@ -200,7 +198,7 @@ class PullFrames:
             route.noted = True
             self.served.append(route)
 
-    def answer(self, header, route, low, high, log_end):
+    def answer(self, header, route, low, high):
         out: AnswerBuffer = self.out
         flags: cython.bint = header.version >= self.flags_since
         which: cython.int = (2 if header.binary else 0) + (1 if flags else 0)

@@ -342,8 +342,6 @@ class HotFeed:
         frames.pulls.limits = PullLimits(
             count_max=store.memory_read_count_max,
             bytes_max=store.memory_read_bytes_max,
-            disk_count_max=store.disk_read_count_max,
-            disk_bytes_max=store.disk_read_bytes_max,
             asked_count_max=config.pull_count_max,
             asked_bytes_max=config.pull_bytes_max,
             memory_bytes=self._store.queries.memory_bytes,
