@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import rocketq.kernel
+from rocketq.broker import Broker
 from rocketq.kernel.buffers import MappedBuffer
-from rocketq.kernel.residency import ResidentRange
+from rocketq.kernel.residency import ResidentPages
 from rocketq.store import Store
 
 KNOWS_PAGES = rocketq.kernel.compiled and hasattr(os, "posix_fadvise")
@@ -18,7 +19,7 @@ KNOWS_PAGES = rocketq.kernel.compiled and hasattr(os, "posix_fadvise")
 
 
 def is_resident(buffer: MappedBuffer, at: int = 0, count: int | None = None) -> bool:
-    return bool(ResidentRange().covers(buffer, at, buffer.size - at if count is None else count))
+    return bool(ResidentPages().covers(buffer, at, buffer.size - at if count is None else count))
 
 
 def drop(path: Path, mapped: MappedBuffer | None = None) -> None:
@@ -45,6 +46,13 @@ def fetch_page(path: Path, at: int) -> None:
         os.pread(handle, 1, at)
     finally:
         os.close(handle)
+
+
+def drop_messages(broker: Broker) -> None:
+    """All pages of the log, and what the broker knows of them."""
+    drop_log(broker.parts.store)
+    for feed in broker.feeds:
+        feed.forget_pages()
 
 
 def drop_log(store: Store) -> None:

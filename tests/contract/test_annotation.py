@@ -69,8 +69,8 @@ HOT = {
     "pull_frames": ["PullFrames.set_limits", "PullFrames.answer"],
     "queue_places": [f"QueuePlaces.{name}" for name in ("hash_of", "fetch", "find", "fetch_unit", "queue_at")],
     "hot_frames": [f"HotFrames.{name}" for name in ("take", "take_all", "look_ahead", "look", "is_no_frame")],
-    "residency": ["ResidentRange.forget", "ResidentRange.covers"],
-    "reader": ["QueueRead.is_full", "QueueRead.is_full_from_disk", "resident_units", "is_of_queue"],
+    "residency": ["ResidentPages.forget", "ResidentPages.covers"],
+    "reader": ["QueueRead.is_full", "QueueRead.is_full_from_disk", "is_of_queue"],
     "text_column": [f"TextColumn.{name}" for name in ("put", "put_nothing", "put_id", "put_host", "put_number")],
     "record_columns": [
         "RecordRows.parse_row",
@@ -147,7 +147,6 @@ ALLOWED = [
     Allowed(r"self\._(cluster|host_hex), 0, ", 12, "a bytes field is checked for None, then it is a pointer"),
     Allowed(r"^out\.begin\(self\._templates\[which\], ", 12, "one of four templates, once per answer"),
     Allowed(r"^self\.grown\.append\(route\)", 8, "a list of routes, once per route and read"),
-    Allowed(r"^self\._buffer = (buffer|None)$", 2, "a reference"),
     Allowed(r"^(view|spans|buffer): \w+ = self\.", 1, "a reference, once per row"),
 ]
 

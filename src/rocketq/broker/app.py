@@ -380,6 +380,7 @@ class Broker:
         now_ms = self._clock.now_ms()
         for feed in self.feeds:
             feed.count()
+            feed.forget_pages()
         self.parts.figures.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal())
 
     def _disconnected(self, connection: Connection) -> None:

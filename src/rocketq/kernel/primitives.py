@@ -127,8 +127,8 @@ def populate_pages(p, at, count):
     return False
 
 
-def resident_end(p, at, end):
-    return min(at, end)  # unknown: Python has no mincore(2)
+def resident_mask(p, at, end):
+    return 0  # unknown: Python has no mincore(2)
 
 
 def send_now(fd, p, count):

@@ -88,6 +88,10 @@ class PullFrames:
     def clear_routes(self):
         self._routes.clear()
 
+    def forget_pages(self):
+        """What was in the page cache may not be there any more."""
+        self._found.pages.forget()
+
     def take(self, header, p, body_len, log_end):
         """Answer the pull of this frame; False when it is not for us."""
         request: PullRequest = self._request

@@ -1,17 +1,14 @@
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from rocketq.kernel.primitives cimport (
-    copy_bytes, equal_bytes, load_i32, load_i64, resident_end, store_i32, store_i64,
+    copy_bytes, equal_bytes, load_i32, load_i64, store_i32, store_i64,
 )
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.filter_program cimport TRUE, FilterProgram
 from rocketq.kernel.records cimport BAD_CRC, MESSAGE, RecordView
 
-from rocketq.kernel.residency cimport ResidentRange
+from rocketq.kernel.residency cimport ResidentPages
 from rocketq.kernel.queue_units cimport QueueTail, is_address
 
-cdef Py_ssize_t resident_units(
-    QueueTail queue, MappedBuffer units, Py_ssize_t first, Py_ssize_t stop, ReadLimits limits, long long gone_until,
-) noexcept
 cdef bint may_extend_to(QueueTail queue, long long code, object tag_codes) except -1
 cdef bint is_of_queue(const unsigned char* p, RecordView view, QueueTail queue, long long queue_offset) noexcept
 
@@ -44,11 +41,14 @@ cdef class QueueRead:
     cdef readonly Py_ssize_t size_bytes
     cdef public bint in_place
     cdef readonly bint cold
-    cdef ResidentRange _pages
+    cdef readonly ResidentPages pages
     cdef list _segments
     cdef long long _taken_offset[TAKEN_MAX]
     cdef int _taken_size[TAKEN_MAX]
     cdef void reset(self)
+    cdef Py_ssize_t resident_units(
+        self, QueueTail queue, MappedBuffer units, Py_ssize_t first, Py_ssize_t stop, ReadLimits limits, long long gone_until,
+    )
     cdef bint is_full(self, ReadLimits limits, int size) noexcept
     cdef bint is_full_from_disk(self, ReadLimits limits, int size) noexcept
     cdef int walk(

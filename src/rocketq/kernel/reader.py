@@ -15,13 +15,12 @@ if not cython.compiled:
         equal_bytes,
         load_i32,
         load_i64,
-        resident_end,
         store_i32,
         store_i64,
     )
     from rocketq.kernel.queue_units import QueueTail, is_address
     from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
-    from rocketq.kernel.residency import ResidentRange
+    from rocketq.kernel.residency import ResidentPages
 
     # What copy_places() answers.
     TAKEN, HAS_MORE, MISPLACED = 1, 0, -1
@@ -119,7 +118,7 @@ class QueueRead:
     """
 
     def __init__(self):
-        self._pages = ResidentRange()
+        self.pages = ResidentPages()
         if not cython.compiled:
             self._taken_offset = [0] * TAKEN_MAX
             self._taken_size = [0] * TAKEN_MAX
@@ -131,7 +130,6 @@ class QueueRead:
         self.found = self.bad = self.bad_units = self.filtered = 0
         self.scanned = 0
         self.cold = False
-        self._pages.forget()
         self.need_log_offset = self.bad_log_offset = self.missing_log_offset = -1
         self.size_bytes = 0
         self._segments = []
@@ -199,7 +197,7 @@ class QueueRead:
         reach: cython.Py_ssize_t
         program: FilterProgram = record_filter if isinstance(record_filter, FilterProgram) else None
         self.reset()
-        reach = resident_units(queue, units, first, stop, limits, gone_until) if limits.resident_only else stop
+        reach = self.resident_units(queue, units, first, stop, limits, gone_until) if limits.resident_only else stop
         for index in range(first, reach):
             if self.scanned >= limits.scan_max:
                 break
@@ -230,7 +228,7 @@ class QueueRead:
                 return NEED_SEGMENT
             at = log_offset - segment.base
             if limits.log_end - log_offset > limits.memory_bytes and (
-                self.cold or not self._pages.covers(segment, at, size)
+                self.cold or not self.pages.covers(segment, at, size)
             ):
                 self.cold = True
                 if limits.resident_only or self.is_full_from_disk(limits, size):
@@ -260,6 +258,23 @@ class QueueRead:
         if self.cold and self.found == 0 and limits.resident_only:
             self.status = READ_COLD
         return self.status
+
+    def resident_units(self, queue, units, first, stop, limits, gone_until):
+        """Where the units of a read stop being resident, or `stop`. Not asked where it is known: while the log is too
+        short to have far records, and for the page that the queue was written to lately."""
+        last: cython.Py_ssize_t = first + limits.scan_max if stop - first > limits.scan_max else stop
+        tail: cython.Py_ssize_t = queue.next_offset - units.base
+        reach: cython.Py_ssize_t
+        if limits.log_end - gone_until <= limits.memory_bytes:
+            return stop
+        if limits.log_end - queue.log_end <= limits.memory_bytes and first * 20 >> 12 == (tail - 1) * 20 >> 12:
+            return stop
+        if self.pages.covers(units, first * 20, (last - first) * 20):
+            return stop
+        reach = first  # from page to page
+        while reach < last and self.pages.covers(units, reach * 20, 20):
+            reach = min(max(((reach * 20 >> 12) + 1 << 12) // 20, reach + 1), last)
+        return reach
 
     def is_full(self, limits, size):
         return self.found > 0 and (self.found >= limits.count_max or self.size_bytes + size > limits.bytes_max)
@@ -308,20 +323,6 @@ class QueueRead:
             segment = self._segments[index]
             copy_bytes(target, at, segment.p, self._taken_offset[index] - segment.base, self._taken_size[index])
             at += self._taken_size[index]
-
-
-def resident_units(queue, units, first, stop, limits, gone_until):
-    """Where the units of a read stop being resident, or `stop`. Not asked where it is known: while the log is too short
-    to have far records, and for the page that the queue was written to lately."""
-    last: cython.Py_ssize_t = first + limits.scan_max if stop - first > limits.scan_max else stop
-    tail: cython.Py_ssize_t = queue.next_offset - units.base
-    reached: cython.Py_ssize_t
-    if limits.log_end - gone_until <= limits.memory_bytes:
-        return stop
-    if limits.log_end - queue.log_end <= limits.memory_bytes and first * 20 >> 12 == (tail - 1) * 20 >> 12:
-        return stop
-    reached = resident_end(units.p, first * 20, last * 20)
-    return stop if reached == last * 20 else reached // 20
 
 
 def may_extend_to(queue, code, tag_codes):

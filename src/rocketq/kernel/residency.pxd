@@ -1,11 +1,13 @@
 from rocketq.kernel.buffers cimport MappedBuffer
-from rocketq.kernel.primitives cimport resident_end
+from rocketq.kernel.primitives cimport resident_mask
 
 cpdef enum:
-    WINDOW_BYTES = 262144
+    CHUNKS = 2048
+    PAGE_BITS = 12
+    CHUNK_BITS = 3
 
-cdef class ResidentRange:
-    cdef MappedBuffer _buffer
-    cdef Py_ssize_t _start, _end
+cdef class ResidentPages:
+    cdef size_t _chunks[CHUNKS]
     cpdef void forget(self)
     cpdef bint covers(self, MappedBuffer buffer, Py_ssize_t at, long long count)
+    cdef void look(self, MappedBuffer buffer, size_t base, size_t chunk) noexcept

@@ -11,7 +11,7 @@ from rocketq.kernel.filter_program import FilterProgram
 from rocketq.kernel.queue_units import FILLER_SIZE
 from rocketq.kernel.reader import NEED_SEGMENT, READ_COLD, QueueRead, ReadLimits
 from rocketq.kernel.records import MESSAGE, RecordView, find_next_record
-from rocketq.kernel.residency import ResidentRange
+from rocketq.kernel.residency import ResidentPages
 from rocketq.model import Record, decode_message_id
 from rocketq.protocol.properties import decode_properties
 from rocketq.store.commit_log import CommitLog
@@ -199,7 +199,7 @@ class Queries:
         if unit is None:
             return False
         segment = self._log.segment(unit[0])
-        return not ResidentRange().covers(segment, unit[0] - segment.base, unit[1])
+        return not ResidentPages().covers(segment, unit[0] - segment.base, unit[1])
 
     def _far_unit(self, queue: ConsumeQueue, queue_offset: int) -> tuple[int, int, int] | None:
         if not queue.min_offset <= queue_offset < queue.end_offset:

@@ -34,7 +34,7 @@ from tests.contract.broker.kit import (
     records,
     send,
 )
-from tests.page_cache import KNOWS_PAGES, drop_log, drop_queue
+from tests.page_cache import KNOWS_PAGES, drop_messages, drop_queue
 
 MakeCluster = Callable[..., EmbeddedCluster]
 FAR = {"accessMessageInMemoryMaxRatio": "0"}
@@ -115,8 +115,8 @@ async def test_old_messages_on_disk_are_loaded_by_a_worker_and_pulled_like_fresh
             await fill(peer, topic)
             fresh = await pull(peer, topic)
             begun = len(loader.threads)
-            drop_log(store)
             drop_queue(store, topic)
+            drop_messages(far.brokers[0])
             cold = await pull(peer, topic)
             assert (cold.body, cold.ext_fields["nextBeginOffset"]) == (fresh.body, "32")
             assert len(decode_records(cold.body)) == 32
@@ -132,7 +132,7 @@ async def test_a_load_holds_nobody_up(far: EmbeddedCluster, topic: str) -> None:
     store = store_of(far)
     async with connected(far.broker_addr) as (peer,):
         await fill(peer, topic)
-        drop_log(store)
+        drop_messages(far.brokers[0])
         with watched(store) as loader:
             loader.gate.clear()
             flags = int(PullFlag.SUBSCRIPTION | PullFlag.COMMIT_OFFSET)
@@ -157,7 +157,7 @@ async def test_more_loads_than_threads_wait_their_turn(far: EmbeddedCluster, top
     store = store_of(far)
     async with connected(far.broker_addr) as (peer,):
         await fill(peer, topic)
-        drop_log(store)
+        drop_messages(far.brokers[0])
         with watched(store) as loader:
             loader.gate.clear()
             slow = [peer.start(RequestCode.PULL_MESSAGE, pull_fields(topic, at)) for at in range(20)]
@@ -175,7 +175,7 @@ async def test_a_peer_that_leaves_during_a_load_is_forgotten(far: EmbeddedCluste
     store = store_of(far)
     async with connected(far.broker_addr, far.broker_addr) as (leaving, peer):
         await fill(peer, topic)
-        drop_log(store)
+        drop_messages(far.brokers[0])
         with watched(store) as loader:
             loader.gate.clear()
             for at in range(10):
@@ -209,7 +209,7 @@ async def test_retention_may_delete_what_is_being_loaded(make_rocketq_cluster: M
     store = store_of(cluster)
     async with connected(cluster.broker_addr) as (peer,):
         await fill(peer, topic)
-        drop_log(store)
+        drop_messages(cluster.brokers[0])
         with watched(store) as loader:
             loader.gate.clear()
             slow = peer.start(RequestCode.PULL_MESSAGE, pull_fields(topic))
@@ -230,7 +230,7 @@ async def test_a_topic_deleted_during_a_load(far: EmbeddedCluster, topic: str) -
     store = store_of(far)
     async with connected(far.broker_addr) as (peer,):
         await fill(peer, topic)
-        drop_log(store)
+        drop_messages(far.brokers[0])
         with watched(store) as loader:
             loader.gate.clear()
             slow = peer.start(RequestCode.PULL_MESSAGE, pull_fields(topic))
@@ -246,7 +246,7 @@ async def test_a_disk_that_fails_is_an_answer(far: EmbeddedCluster, topic: str) 
     store = store_of(far)
     async with connected(far.broker_addr) as (peer,):
         await fill(peer, topic)
-        drop_log(store)
+        drop_messages(far.brokers[0])
 
         def fail(*given: Any, **more: Any) -> Loaded:
             raise OSError(5, "Input/output error")
@@ -267,11 +267,11 @@ async def test_damaged_old_records_are_skipped(far: EmbeddedCluster, topic: str)
         assert queue is not None
         log_offset, size, _ = queue.unit(3) or (0, 0, 0)
         base = store.log.files.start_of(log_offset)
-        drop_log(store)
+        drop_messages(far.brokers[0])
         with store.log.files.path_of(base).open("r+b") as file:
             file.seek(log_offset - base + size - 100)
             file.write(b"?" * 50)
-        drop_log(store)
+        drop_messages(far.brokers[0])
         found = [record.queue_offset for record in records(await pull(peer, topic))]
         assert found[:4] == [0, 1, 2, 4]
         assert len(found) in (31, 32)
@@ -320,7 +320,7 @@ async def test_a_broker_that_stops_answers_held_pulls_that_load(far: EmbeddedClu
     store = store_of(far)
     async with connected(far.broker_addr) as (peer,):
         await fill(peer, topic)
-        drop_log(store)
+        drop_messages(far.brokers[0])
         with watched(store) as loader:
             loader.gate.clear()
             slow = peer.start(RequestCode.PULL_MESSAGE, pull_fields(topic))
@@ -338,12 +338,11 @@ async def test_groups_that_read_from_disk_are_counted_by_what_it_gave(
     """Goal: coldDataFlowControlEnable counts loads, and refuses only what would be another."""
     settings = {**FAR, "coldDataFlowControlEnable": "true", "cgColdReadThreshold": "500"}
     cluster = make_rocketq_cluster(settings=settings, clock=ManualClock())
-    store = store_of(cluster)
     async with connected(cluster.broker_addr) as (peer,):
         await fill(peer, topic)
-        drop_log(store)
+        drop_messages(cluster.brokers[0])
         assert (await pull(peer, topic, group="slow", maxMsgNums=1)).code == 0
-        drop_log(store)
+        drop_messages(cluster.brokers[0])
         assert (await pull(peer, topic, 1, group="slow", maxMsgNums=1)).code == 2
         assert (await pull(peer, topic, 1, group="other", maxMsgNums=1)).code == 0
         if KNOWS_PAGES:

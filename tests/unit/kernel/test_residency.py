@@ -14,10 +14,10 @@ import pytest
 from tests.page_cache import KNOWS_PAGES, drop, fetch_page, is_resident
 
 from rocketq.kernel.buffers import MappedBuffer
-from rocketq.kernel.queue_units import put_unit_at
+from rocketq.kernel.queue_units import FILLER_SIZE, put_unit_at
 from rocketq.kernel.reader import READ_COLD, READ_DONE, LogMap, QueueRead, ReadLimits
 from rocketq.kernel.records import RecordView
-from rocketq.kernel.residency import WINDOW_BYTES, ResidentRange
+from rocketq.kernel.residency import CHUNK_BITS, PAGE_BITS, ResidentPages
 
 from .kit import MemoryLog, props
 
@@ -144,6 +144,26 @@ def test_units_on_disk_are_reported_and_not_touched(log: FileLog) -> None:
     assert not is_resident(log.units, 0, 20)
 
 
+@needs_pages
+def test_units_are_read_as_far_as_they_are_in_memory(tmp_path: Path) -> None:
+    """Goal: from page to page, over units that lie on two; the read ends there and says so."""
+    log = FileLog(tmp_path)
+    count = 3 * PAGE // 20
+    units = mapped(tmp_path / "more", bytes(log.units.memory[:20]) * count)
+    for number in range(count):
+        put_unit_at(units, number, 0, FILLER_SIZE, 0)
+    log.units = units
+    drop(tmp_path / "more", units)
+    fetch_page(tmp_path / "more", 0)
+    fetch_page(tmp_path / "more", PAGE)
+    whole = 2 * PAGE // 20
+    behind = {"log_end": log.end + PAGE, "scan_max": count}
+    assert facts(log.read(0, count, **behind)) == (READ_COLD, 0, whole, True)
+    assert facts(log.read(whole - 1, count, **behind)) == (READ_COLD, 0, 1, True)
+    assert facts(log.read(whole, count, **behind)) == (READ_COLD, 0, 0, True)
+    assert facts(log.read(0, whole, **behind)) == (READ_DONE, 0, whole, False)
+
+
 def test_a_log_without_far_records_needs_no_look_at_the_units(log: FileLog) -> None:
     drop(log.units_path, log.units)
     assert facts(log.read(memory_bytes=log.end)) == (READ_DONE, 32, 32, False)
@@ -181,17 +201,55 @@ def test_a_damaged_unit_is_skipped_whatever_size_it_names(log: FileLog, size: in
 
 
 @needs_pages
-def test_a_range_is_known_to_its_end_and_forgotten_with_its_buffer(tmp_path: Path) -> None:
-    """Goal: neighbours within a window are one question; another mapping or an earlier place is a new one."""
-    size = 2 * WINDOW_BYTES
-    one, two = (mapped(tmp_path / name, bytes(size)) for name in ("one", "two"))
-    pages = ResidentRange()
-    assert pages.covers(one, 0, 10)
-    drop(tmp_path / "one", one)
-    assert pages.covers(one, WINDOW_BYTES - 10, 10)
-    assert not pages.covers(one, WINDOW_BYTES, 1)
-    assert pages.covers(two, size - 1, 1)
-    assert not pages.covers(one, 0, 10)
-    assert pages.covers(one, size, 1)
+def test_chunks_are_remembered_until_they_are_forgotten(tmp_path: Path) -> None:
+    """Goal: neighbours within a chunk are one question; other chunks and mappings are asked about."""
+    path, chunk = tmp_path / "file", 1 << PAGE_BITS + CHUNK_BITS
+    buffer = mapped(path, bytes(8 * chunk))
+    pages = ResidentPages()
+    assert pages.covers(buffer, 2 * chunk, 10)
+    drop(path, buffer)
+    assert pages.covers(buffer, 2 * chunk, 10)
+    assert not pages.covers(buffer, 6 * chunk, 1)
     pages.forget()
-    assert pages.covers(two, 0, size)
+    assert not pages.covers(buffer, 2 * chunk, 10)
+    assert pages.covers(buffer, buffer.size, 1)
+
+
+@needs_pages
+def test_what_was_missing_is_asked_for_again(tmp_path: Path) -> None:
+    """Goal: a page that was loaded counts at once, without forgetting the others."""
+    path = tmp_path / "file"
+    buffer = mapped(path, bytes(8 * PAGE))
+    drop(path, buffer)
+    pages = ResidentPages()
+    for page in (3, 0, 7):
+        assert not pages.covers(buffer, page * PAGE, PAGE)
+        fetch_page(path, page * PAGE)
+        assert pages.covers(buffer, page * PAGE, PAGE)
+    assert not pages.covers(buffer, 0, 8 * PAGE)
+
+
+@needs_pages
+def test_bytes_are_resident_whatever_their_chunk_lacks(tmp_path: Path) -> None:
+    """Goal: the pages of these very bytes decide, at chunk borders and across them."""
+    path, chunk = tmp_path / "file", 1 << PAGE_BITS + CHUNK_BITS
+    buffer = mapped(path, bytes(4 * chunk))
+    drop(path, buffer)
+    for page in range(1, 4 * chunk // PAGE - 1):
+        fetch_page(path, page * PAGE)
+    pages = ResidentPages()
+    for _ in range(2):
+        for at, count, expected in (
+            (0, 1, False),
+            (PAGE, 1, True),
+            (PAGE - 1, 2, False),
+            (PAGE, 4 * chunk - 2 * PAGE, True),
+            (PAGE, 4 * chunk - PAGE, False),
+            (chunk, chunk, True),
+            (chunk - 1, 2 * chunk, True),
+            (4 * chunk - PAGE - 1, 1, True),
+            (4 * chunk - PAGE, 1, False),
+            (4 * chunk - PAGE, 1 << 40, False),
+            (PAGE, -1, True),
+        ):
+            assert pages.covers(buffer, at, count) is expected, (at, count)

@@ -239,6 +239,10 @@ class HotFeed:
             route.noted = False
         self._sends.grown.clear()
 
+    def forget_pages(self) -> None:
+        """Every second: what was in the page cache may not be there any more."""
+        self._pulls.forget_pages()
+
     def _settle_pulls(self, route: PullRoute) -> None:
         ports, wanted = self._ports, route.owner
         ports.figures.pulled(wanted.topic, wanted.group, route.count, route.size_bytes, 0, route.times)
