@@ -287,6 +287,7 @@ def smoke() -> None:
     for name, each in figures.items():
         if each.errors or not each.messages:
             sys.exit(f"{name} failed: {each}")
+    backlog.measure([], 1, [], later_gib=0.01, pulls=replace(backlog.PULLS, seconds=0.3, warm_up=0))
     print(json.dumps({name: asdict(each) for name, each in figures.items()}, indent=1))
 
 
