@@ -29,7 +29,7 @@ from typing import Any
 
 from tests.interop.release import ApacheUnavailable
 
-from bench import footprint, spread
+from bench import backlog, footprint, spread
 from bench.bars import Bar
 from bench.kept import Kept
 from bench.load.folders import run_folder
@@ -77,7 +77,8 @@ ROWS = (
 )
 FILL_MESSAGES = 80_000  # over eight queues
 MANY_TOPICS, TWO_BROKERS, FOOTPRINT = "1,000 topics x 8 queues", "two brokers", "memory and start"
-ROW_NAMES = [*(row.name for row in ROWS), MANY_TOPICS, TWO_BROKERS, FOOTPRINT]
+BACKLOG = f"pulls 32x128B 8x4 behind {backlog.LATER_GIB:g} GiB"
+ROW_NAMES = [*(row.name for row in ROWS), BACKLOG, MANY_TOPICS, TWO_BROKERS, FOOTPRINT]
 DISK_USED_MAX = 0.7  # with more, the peers start anew with empty stores: Apache's brokers stop writing at 0.9
 
 
@@ -164,7 +165,12 @@ class Run:
 
 def seconds_of(name: str, rounds: int) -> float:
     """About what a row takes, with the warming up in front of the first; only to guess what is left."""
-    beside = {MANY_TOPICS: 60.0 + 9.0 * rounds, TWO_BROKERS: 10.0 + 9.0 * rounds, FOOTPRINT: 60.0 + 25.0 * rounds}
+    beside = {
+        BACKLOG: 160.0 + 18.0 * rounds,
+        MANY_TOPICS: 60.0 + 9.0 * rounds,
+        TWO_BROKERS: 10.0 + 9.0 * rounds,
+        FOOTPRINT: 60.0 + 25.0 * rounds,
+    }
     if name in beside:
         return beside[name]
     row = next(row for row in ROWS if row.name == name)
@@ -254,6 +260,11 @@ def table(results: dict[str, dict[str, Measured]]) -> str:
 
 def run_beside(wanted: list[str], run: Run) -> None:
     """Our own broker next to itself, and what brokers take beside CPU."""
+    if BACKLOG in wanted:
+        run.progress.say(BACKLOG, "starting")
+        notes: list[str] = []
+        backlogs = backlog.measure([VERSIONS[0]], run.rounds, notes)
+        run.keep(BACKLOG, backlog.table(backlogs), backlogs, backlog.judge(BACKLOG, backlogs), notes)
     for name, measure_spread in ((MANY_TOPICS, spread.many_topics), (TWO_BROKERS, spread.two_brokers)):
         if name in wanted:
             run.progress.say(name, "starting")
@@ -282,6 +293,7 @@ def print_smoke(figures: dict[str, Measured]) -> None:
     for name, each in figures.items():
         if each.errors or not each.messages:
             sys.exit(f"{name} failed: {each}")
+    backlog.measure([], 1, [], later_gib=0.01, pulls=replace(backlog.PULLS, seconds=0.3, warm_up=0))
     print(json.dumps({name: asdict(each) for name, each in figures.items()}, indent=1))
 
 

@@ -74,7 +74,8 @@ HOT = {
     "fast_pulls": ["FastPulls.set_limits", "FastPulls.answer"],
     "queue_cache": [f"QueueCache.{name}" for name in ("hash_of", "fetch", "find", "fetch_unit", "queue_at")],
     "fast_frames": [f"FastFrames.{name}" for name in ("take", "take_all", "look_ahead", "look", "is_no_frame")],
-    "reader": ["QueueRead.is_full", "is_of_queue"],
+    "residency": ["ResidentPages.forget", "ResidentPages.covers"],
+    "reader": ["QueueRead.is_full", "QueueRead.is_full_from_disk", "is_of_queue"],
     "text_column": [f"TextColumn.{name}" for name in ("put", "put_nothing", "put_id", "put_host", "put_number")],
     "record_columns": [
         "RecordRows.parse_row",

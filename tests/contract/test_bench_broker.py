@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench import backlog
 from bench.bars import Bar
 from bench.broker import ROW_NAMES, ROWS, judge, named
 from bench.footprint import Footprint
@@ -82,6 +84,21 @@ def test_many_topics_and_two_brokers_run() -> None:
     assert all(each.one_per_s > 0 and each.many_per_s > 0 for each in found.values())
     assert [bar.wanted for bar in judge_spreads(found)] == [0.8, 1.3]
     assert Spread(0, 1, 1, 1).ratio == 0
+
+
+@pytest.mark.usefixtures("generator")
+def test_old_messages_are_pulled_behind_later_ones() -> None:
+    """Goal: the same pulls twice, with gigabytes, here megabytes, in between; all of them far behind the end."""
+    short = replace(backlog.PULLS, seconds=0.3, warm_up=0)
+    far = {"accessMessageInMemoryMaxRatio": "0"}
+    found = backlog.measure([], 1, [], later_gib=0.01, pulls=short, settings=far)
+    ours = found["rocketq"]
+    assert min(ours.fresh_per_s, ours.behind_per_s) > 0
+    assert ours.later_gib >= 0.01
+    (bar,) = backlog.judge("row", found)
+    assert (bar.measured, bar.wanted) == (ours.ratio, 0.8)
+    assert "rocketq" in backlog.table(found)
+    assert backlog.Backlog(0, 1, 1, 1, 1).ratio == 0
 
 
 def test_what_cpu_allows_two_brokers_is_told() -> None:

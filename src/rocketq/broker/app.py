@@ -155,6 +155,7 @@ class Broker:
             await parts.pull.filter_autosave.save()
         except (OSError, StoreError):
             log.exception("broker %s: the last changes of its tables could not be saved", self.config.name)
+        await parts.pull.loads.stop()
         await asyncio.to_thread(parts.store.close)
         self._parts = None
         log.info("broker %s stopped", self.config.name)
@@ -219,6 +220,7 @@ class Broker:
         except BaseException:
             if parts is not None:
                 await parts.ha.replication.stop()
+                await parts.pull.loads.stop()
             for server in self._servers:
                 await server.stop(0)
             await asyncio.to_thread(store.close)
@@ -246,6 +248,7 @@ class Broker:
         limits = Limits(idle_ms=config.idle_seconds * 1000)
         main, vip = (self._make_dispatcher(parts) for _ in range(2))
         self._dispatchers = [main, vip]
+        main.add_work(parts.pull.loads.finish)
         parts.pull.attach_pulls(main)
         self._servers = []
         for dispatcher, port in ((main, config.port), (vip, config.port + VIP_STEP)):
@@ -321,6 +324,7 @@ class Broker:
     def _tick(self) -> None:
         for fast_path in self.fast_paths:
             fast_path.count()
+            fast_path.forget_pages()
         self.parts.stats.tick()
 
     def _disconnected(self, connection: Connection) -> None:

@@ -9,7 +9,7 @@ from rocketq.kernel.reader cimport READ_DONE, TAKEN_MAX, LogMap, QueueRead, Read
 from rocketq.kernel.records cimport RecordView
 
 cdef class PullLimits:
-    cdef public long long count_max, bytes_max, disk_count_max, disk_bytes_max
+    cdef public long long count_max, bytes_max
     cdef public long long asked_count_max, asked_bytes_max, memory_bytes, scan_min
     cdef public bint check_crc
 
@@ -36,4 +36,4 @@ cdef class FastPulls:
     cdef bint read(self, QueueTail queue, object tag_codes, long long low, long long high, long long log_end) except -1
     cdef void set_limits(self, long long log_end) noexcept
     cdef int note(self, PullGrant grant) except -1
-    cdef void answer(self, RequestView header, PullGrant grant, long long low, long long high, long long log_end)
+    cdef void answer(self, RequestView header, PullGrant grant, long long low, long long high)

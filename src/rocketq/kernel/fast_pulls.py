@@ -1,7 +1,7 @@
 """Pulls with something to give: from a header to the records, copied from the log into the answer.
 
-Only what is found is answered here. A pull without a grant, over a quota, at a queue's end, of records that are damaged
-or not mapped, or with anything else to explain, is left to the slow path.
+Only what is found is answered here. A pull without a grant, over a quota, at the end of a queue, of damaged records,
+not mapped or not in the page cache, or with anything else to explain, is left to the slow path.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ NOT_A_QUEUE = -1
 
 @cython.cclass
 class PullLimits:
-    """How much one pull may take: without maxMsgBytes from memory and from disk, with it (`asked_*`) from either."""
+    """How much one pull may take: without maxMsgBytes and with it (`asked_*`). Only resident records are given."""
 
     def __init__(self, **given):
         self.scan_min = 800
-        self.count_max = self.bytes_max = self.disk_count_max = self.disk_bytes_max = 0
+        self.count_max = self.bytes_max = 0
         self.asked_count_max = self.asked_bytes_max = self.memory_bytes = 0
         self.check_crc = True
         for name, value in given.items():
@@ -63,7 +63,7 @@ class FastPulls:
         self._grants = {}
         self._request = PullRequest()
         self._found = QueueRead()
-        self._read_limits = ReadLimits(0, 0, 0, 0, 0, 0, 0)
+        self._read_limits = ReadLimits(0, 0, 0, 0, 0, 0, 0, resident_only=True)
         self._view = RecordView()
 
     def add_grant(self, grant: PullGrant):
@@ -79,6 +79,10 @@ class FastPulls:
     def clear_grants(self):
         """Topics or queues have gone: forget all that was known of them."""
         self._grants.clear()
+
+    def forget_pages(self):
+        """What was in the page cache may not be there any more."""
+        self._found.pages.forget()
 
     def execute(self, frame, p, log_end, now_ms):
         """Answer the pull of this frame; False when it is not for us."""
@@ -110,7 +114,7 @@ class FastPulls:
         if not self.read(queue, grant.tag_codes, low, high, log_end):
             return False
         self.note(grant)
-        self.answer(header, grant, low, high, log_end)
+        self.answer(header, grant, low, high)
         return True
 
     def find_grant(self, frame, p):
@@ -167,13 +171,11 @@ class FastPulls:
         if self._request.bytes_max > 0:
             count = min(count, given.asked_count_max)
             size = min(self._request.bytes_max, given.asked_bytes_max)
-            read.count_max = read.disk_count_max = count
-            read.bytes_max = read.disk_bytes_max = size
+            read.count_max = count
+            read.bytes_max = size
         else:
             read.count_max = min(count, given.count_max)
             read.bytes_max = given.bytes_max
-            read.disk_count_max = given.disk_count_max
-            read.disk_bytes_max = given.disk_bytes_max
         read.count_max = min(read.count_max, TAKEN_MAX)
         read.scan_max = max(given.scan_min, count)
         read.log_end = log_end
@@ -192,13 +194,12 @@ class FastPulls:
             self.served.append(grant)
         return 0
 
-    def answer(self, header, grant, low, high, log_end):
+    def answer(self, header, grant, low, high):
         out: AnswerBuffer = self.out
         flags: cython.bint = header.version >= self.flags_since
         which: cython.int = (2 if header.binary else 0) + (1 if flags else 0)
-        far: cython.bint = log_end - self._found.last_log_offset > self.limits.memory_bytes
         out.begin(self._templates[which], self._found.size_bytes)
-        out.put_field(grant.slow_broker_id if far else grant.broker_id)
+        out.put_field(grant.slow_broker_id if self._found.cold else grant.broker_id)
         out.put_field(self._request.queue_offset + self._found.scanned)
         out.put_field(low)
         out.put_field(high)

@@ -231,8 +231,22 @@ static inline int populate_pages(rq_byte *p, rq_at at, rq_at count) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)(p + at) & ~(page - 1);
     return count > 0 && madvise((void *)from, (uintptr_t)(p + at + count) - from, MADV_POPULATE_WRITE) == 0;
 }
+/* Which of up to eight pages from that of `at` to that of `end` - 1 are in the page cache, the first one in bit 0; none
+ * where that is unknown. Pages count as 4 KiB. */
+static inline int resident_mask(const rq_byte *p, rq_at at, rq_at end) {
+    unsigned char resident[9];
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)(p + at) & ~(uintptr_t)4095;
+    uintptr_t from = first & ~(page - 1), stop = (uintptr_t)(p + end);
+    int mask = 0;
+    if (stop - first > 8 * 4096) stop = first + 8 * 4096;
+    if (at >= end || mincore((void *)from, stop - from, resident) != 0) return 0;
+    for (int index = 0; first + (uintptr_t)index * 4096 < stop; index++)
+        mask |= (resident[(first + (uintptr_t)index * 4096 - from) / page] & 1) << index;
+    return mask;
+}
 #else
 static inline int populate_pages(rq_byte *p, rq_at at, rq_at count) { (void)p; (void)at; (void)count; return 0; }
+static inline int resident_mask(const rq_byte *p, rq_at at, rq_at end) { (void)p; (void)at; (void)end; return 0; }
 #endif
 
 /* As much as a socket takes at once; 0 as well when there is an error, which whoever goes on will meet. */

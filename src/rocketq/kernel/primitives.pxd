@@ -22,6 +22,7 @@ cdef extern from "primitives.h" nogil:
     Py_ssize_t skip_zeros(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     Py_ssize_t find_i32(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int value)
     bint populate_pages(unsigned char* p, Py_ssize_t at, Py_ssize_t count)
+    int resident_mask(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     unsigned int crc32_more(unsigned int crc, const unsigned char* p, Py_ssize_t at, Py_ssize_t count)
     Py_ssize_t send_now(int fd, const unsigned char* p, Py_ssize_t count)
     int body_crc(const unsigned char* p, Py_ssize_t at, Py_ssize_t count)

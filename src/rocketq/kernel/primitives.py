@@ -130,6 +130,10 @@ def populate_pages(p, at, count):
     return False
 
 
+def resident_mask(p, at, end):
+    return 0  # unknown: Python has no mincore(2)
+
+
 def send_now(fd, p, count):
     return 0  # the transport sends it all
 

@@ -1,9 +1,12 @@
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, load_i32, load_i64, store_i32, store_i64
+from rocketq.kernel.primitives cimport (
+    copy_bytes, equal_bytes, load_i32, load_i64, store_i32, store_i64,
+)
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.filter_program cimport TRUE, FilterProgram
 from rocketq.kernel.records cimport BAD_CRC, MESSAGE, RecordView
 
+from rocketq.kernel.residency cimport ResidentPages
 from rocketq.kernel.queue_units cimport QueueTail, is_address
 
 cdef bint may_extend_to(QueueTail queue, long long code, object tag_codes) except -1
@@ -17,6 +20,7 @@ cpdef enum:
 cpdef enum:
     READ_DONE = 1
     NEED_SEGMENT = 0
+    READ_COLD = 2
     TAKEN_MAX = 8192
 
 cdef class LogMap:
@@ -28,18 +32,25 @@ cdef class LogMap:
 
 cdef class ReadLimits:
     cdef public long long count_max, bytes_max, disk_count_max, disk_bytes_max, scan_max, log_end, memory_bytes
+    cdef public bint resident_only
 
 cdef class QueueRead:
     cdef readonly int status, found, bad, bad_units, filtered
-    cdef readonly long long scanned, need_log_offset, last_log_offset, bad_log_offset, missing_log_offset
+    cdef readonly long long scanned, need_log_offset, bad_log_offset, missing_log_offset
     cdef readonly object records
     cdef readonly Py_ssize_t size_bytes
     cdef public bint in_place
+    cdef readonly bint cold
+    cdef readonly ResidentPages pages
     cdef list _segments
     cdef long long _taken_offset[TAKEN_MAX]
     cdef int _taken_size[TAKEN_MAX]
     cdef void reset(self)
-    cdef bint is_full(self, ReadLimits limits, long long log_offset, int size) noexcept
+    cdef Py_ssize_t resident_units(
+        self, QueueTail queue, MappedBuffer units, Py_ssize_t first, Py_ssize_t stop, ReadLimits limits, long long gone_until,
+    )
+    cdef bint is_full(self, ReadLimits limits, int size) noexcept
+    cdef bint is_full_from_disk(self, ReadLimits limits, int size) noexcept
     cdef int walk(
         self, LogMap log, QueueTail queue, MappedBuffer units, Py_ssize_t first, Py_ssize_t stop, ReadLimits limits,
         long long gone_until, object tag_codes, object unit_filter, object record_filter, RecordView view, bint check_crc,

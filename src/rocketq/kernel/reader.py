@@ -10,14 +10,22 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.filter_program import TRUE, FilterProgram
-    from rocketq.kernel.primitives import copy_bytes, equal_bytes, load_i32, load_i64, store_i32, store_i64
+    from rocketq.kernel.primitives import (
+        copy_bytes,
+        equal_bytes,
+        load_i32,
+        load_i64,
+        store_i32,
+        store_i64,
+    )
     from rocketq.kernel.queue_units import QueueTail, is_address
     from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
+    from rocketq.kernel.residency import ResidentPages
 
     # What copy_places() answers.
     TAKEN, HAS_MORE, MISPLACED = 1, 0, -1
     # What read() answers.
-    READ_DONE, NEED_SEGMENT = 1, 0
+    READ_DONE, NEED_SEGMENT, READ_COLD = 1, 0, 2
     # The most records that one read takes.
     TAKEN_MAX = 8192
 
@@ -74,9 +82,22 @@ class LogMap:
 
 @cython.cclass
 class ReadLimits:
-    """How much one read may take: from memory, from disk (records further than `memory_bytes` behind the log's end)."""
+    """How much one read may take: of resident records, and of others (`disk_*`), or with `resident_only` none of these.
 
-    def __init__(self, count_max, bytes_max, disk_count_max, disk_bytes_max, scan_max, log_end, memory_bytes):
+    A record within `memory_bytes` of the log's end counts as resident, one further behind ("far") when its pages are.
+    """
+
+    def __init__(
+        self,
+        count_max,
+        bytes_max,
+        disk_count_max,
+        disk_bytes_max,
+        scan_max,
+        log_end,
+        memory_bytes,
+        resident_only=False,
+    ):
         self.count_max = min(count_max, TAKEN_MAX)
         self.bytes_max = bytes_max
         self.disk_count_max = disk_count_max
@@ -84,6 +105,7 @@ class ReadLimits:
         self.scan_max = scan_max
         self.log_end = log_end
         self.memory_bytes = memory_bytes
+        self.resident_only = resident_only
 
 
 @cython.cclass
@@ -92,10 +114,11 @@ class QueueRead:
     With `in_place` it has their places for records.
 
     Of the bad ones `bad_units` point to no record of theirs at all. `missing_log_offset` (or -1) is the last unit whose
-    record is gone, `bad_log_offset` the last damaged one.
+    record is gone, `bad_log_offset` the last damaged one. `cold`: the read met a unit or record that is not resident.
     """
 
     def __init__(self):
+        self.pages = ResidentPages()
         if not cython.compiled:
             self._taken_offset = [0] * TAKEN_MAX
             self._taken_size = [0] * TAKEN_MAX
@@ -106,7 +129,8 @@ class QueueRead:
         self.status = READ_DONE
         self.found = self.bad = self.bad_units = self.filtered = 0
         self.scanned = 0
-        self.need_log_offset = self.last_log_offset = self.bad_log_offset = self.missing_log_offset = -1
+        self.cold = False
+        self.need_log_offset = self.bad_log_offset = self.missing_log_offset = -1
         self.size_bytes = 0
         self._segments = []
         self.records = b""
@@ -155,7 +179,8 @@ class QueueRead:
         view,
         check_crc,
     ):
-        """Walk units [first, stop) of a queue file and note what matches; NEED_SEGMENT when a mapping is missing.
+        """Walk units [first, stop) of a queue file and note what matches; NEED_SEGMENT when a mapping is missing,
+        READ_COLD when nothing was found before the first unit or record that may not be read (`resident_only`).
 
         Records below `gone_until` were deleted. `tag_codes` is a set of tag hashes (or None for all); `unit_filter`
         and `record_filter` are calls (or None) for what a hash cannot say; a `record_filter` that is a program runs
@@ -169,9 +194,11 @@ class QueueRead:
         at: cython.Py_ssize_t
         state: cython.int
         segment: MappedBuffer
+        reach: cython.Py_ssize_t
         program: FilterProgram = record_filter if isinstance(record_filter, FilterProgram) else None
         self.reset()
-        for index in range(first, stop):
+        reach = self.resident_units(queue, units, first, stop, limits, gone_until) if limits.resident_only else stop
+        for index in range(first, reach):
             if self.scanned >= limits.scan_max:
                 break
             log_offset = load_i64(units.p, index * 20)
@@ -180,12 +207,11 @@ class QueueRead:
                 self.scanned += 1
                 continue
             if log_offset < gone_until:
-                self.last_log_offset = self.missing_log_offset = log_offset
+                self.missing_log_offset = log_offset
                 self.scanned += 1
                 continue
-            if self.is_full(limits, log_offset, size):
+            if self.is_full(limits, size):
                 break
-            self.last_log_offset = log_offset
             code = load_i64(units.p, index * 20 + 12)
             if tag_codes is not None and code not in tag_codes and not may_extend_to(queue, code, tag_codes):
                 self.filtered += 1
@@ -201,6 +227,12 @@ class QueueRead:
                 self.need_log_offset = log_offset
                 return NEED_SEGMENT
             at = log_offset - segment.base
+            if limits.log_end - log_offset > limits.memory_bytes and (
+                self.cold or not self.pages.covers(segment, at, size)
+            ):
+                self.cold = True
+                if limits.resident_only or self.is_full_from_disk(limits, size):
+                    break
             state = view.parse(segment.p, at, segment.size, log_offset, check_crc)
             self.scanned += 1
             if state != MESSAGE or view.size != size or not is_of_queue(segment.p, view, queue, units.base + index):
@@ -221,16 +253,36 @@ class QueueRead:
             self._segments.append(segment)
             self.found += 1
             self.size_bytes += size
-        return READ_DONE
+        if reach < stop and self.scanned == reach - first:
+            self.cold = True
+        if self.cold and self.found == 0 and limits.resident_only:
+            self.status = READ_COLD
+        return self.status
 
-    def is_full(self, limits, log_offset, size):
-        if self.found == 0:
-            return False
-        if self.found >= limits.count_max:
-            return True
-        if limits.log_end - log_offset > limits.memory_bytes:
-            return self.size_bytes + size > limits.disk_bytes_max or self.found >= limits.disk_count_max
-        return self.size_bytes + size > limits.bytes_max
+    def resident_units(self, queue, units, first, stop, limits, gone_until):
+        """Where the units of a read stop being resident, or `stop`. Not asked where it is known: while the log is too
+        short to have far records, and for the page that the queue was written to lately."""
+        last: cython.Py_ssize_t = first + limits.scan_max if stop - first > limits.scan_max else stop
+        tail: cython.Py_ssize_t = queue.next_offset - units.base
+        reach: cython.Py_ssize_t
+        if limits.log_end - gone_until <= limits.memory_bytes:
+            return stop
+        if limits.log_end - queue.log_end <= limits.memory_bytes and first * 20 >> 12 == (tail - 1) * 20 >> 12:
+            return stop
+        if self.pages.covers(units, first * 20, (last - first) * 20):
+            return stop
+        reach = first  # from page to page
+        while reach < last and self.pages.covers(units, reach * 20, 20):
+            reach = min(max(((reach * 20 >> 12) + 1 << 12) // 20, reach + 1), last)
+        return reach
+
+    def is_full(self, limits, size):
+        return self.found > 0 and (self.found >= limits.count_max or self.size_bytes + size > limits.bytes_max)
+
+    def is_full_from_disk(self, limits, size):
+        return self.found > 0 and (
+            self.found >= limits.disk_count_max or self.size_bytes + size > limits.disk_bytes_max
+        )
 
     def gather(self):
         """Copy the taken records into one bytes object."""

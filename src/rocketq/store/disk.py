@@ -14,6 +14,7 @@ from typing import Any
 
 _ZEROS = bytes(1 << 20)
 _FETCH_BYTES = 128 << 10  # systems take no longer stretch at once
+_LOAD_BYTES = 256 << 10
 _OPEN_FILES = Path("/proc/self/fd")
 _NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
@@ -101,6 +102,26 @@ class Disk:
         finally:
             os.close(handle)
         return True
+
+    def read(self, path: Path, at: int, count: int) -> bytes:
+        """A piece of a file, past its mapping; less of it where the file ends."""
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            return os.pread(handle, count, at)
+        finally:
+            os.close(handle)
+
+    def load(self, path: Path, start: int, count: int) -> None:
+        """Read a range into the page cache. Other threads run while the disk works, and a bad sector is an OSError,
+        where it would end the process that reads a mapping."""
+        scratch = memoryview(bytearray(min(count, _LOAD_BYTES)))
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            at, stop = start, start + count
+            while at < stop and (done := os.preadv(handle, [scratch[: stop - at]], at)):
+                at += done
+        finally:
+            os.close(handle)
 
     def write(self, path: Path, at: int, data: bytes | memoryview) -> None:
         """Write in place, past the mapping, so that a full disk is an error."""

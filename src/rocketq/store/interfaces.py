@@ -15,6 +15,7 @@ from rocketq.store.consume_queue_ext import Extension
 from rocketq.store.delivery_progress import DeliveryProgress
 from rocketq.store.disk import DiskUsage
 from rocketq.store.flush import FlushGate, ReplicaGate
+from rocketq.store.page_loads import Loaded
 from rocketq.store.queries import ExtensionFilter, RecordFilter, UnitFilter
 from rocketq.store.queue_extensions import BitmapOf
 from rocketq.store.redelivery import Redeliverer
@@ -69,7 +70,21 @@ class StoreReader(Protocol):
         record_filter: RecordFilter | None = None,
         correct_offset: bool = True,
         in_place: bool = False,
+        resident_only: bool = False,
+        loaded_to: int | None = None,
     ) -> ReadResult: ...
+    def load(
+        self,
+        topic: str,
+        queue_id: int,
+        first: int,
+        stop: int,
+        *,
+        count_max: int = 32,
+        bytes_max: int | None = None,
+        tag_codes: frozenset[int] | None = None,
+    ) -> Loaded: ...
+    def is_far(self, topic: str, queue_id: int, queue_offset: int) -> bool: ...
     def message_at(self, log_offset: int) -> Record | None: ...
     def message_by_id(self, message_id: str) -> Record | None: ...
     def query(

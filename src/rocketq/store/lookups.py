@@ -10,6 +10,7 @@ from rocketq.store.arguments import require_count, require_number, require_place
 from rocketq.store.consume_queue_ext import Extension
 from rocketq.store.disk import Disk, DiskUsage
 from rocketq.store.index import Index
+from rocketq.store.page_loads import Loaded
 from rocketq.store.queries import ExtensionFilter, Queries, RecordFilter, UnitFilter
 from rocketq.store.queue_table import QueueTable
 from rocketq.store.results import QueryResult, ReadResult
@@ -43,9 +44,16 @@ class Lookups:
         record_filter: RecordFilter | None = None,
         correct_offset: bool = True,
         in_place: bool = False,
+        resident_only: bool = False,
+        loaded_to: int | None = None,
     ) -> ReadResult:
         """Messages of a queue from an offset on. `bytes_max` given: it replaces the configured limits of count and
-        bytes. `tag_codes` are hashes of wanted tags (see tag_code). With `in_place` only where they lie in the log."""
+        bytes. `tag_codes` are hashes of wanted tags (see tag_code). With `in_place` only where they lie in the log.
+
+        Records that are not resident are read from disk, within the limits for that. An event loop must not wait for
+        the disk: with `resident_only` the read ends before them (NOT_RESIDENT when it found nothing). Then `load` them
+        in another thread and read again with its `stop` as `loaded_to`.
+        """
         self._require_open()
         require_place(topic, queue_id, queue_offset)
         require_count("count_max", count_max)
@@ -63,7 +71,29 @@ class Lookups:
             record_filter=record_filter,
             correct_offset=correct_offset,
             in_place=in_place,
+            resident_only=resident_only,
+            loaded_to=loaded_to,
         )
+
+    def load(
+        self,
+        topic: str,
+        queue_id: int,
+        first: int,
+        stop: int,
+        *,
+        count_max: int = 32,
+        bytes_max: int | None = None,
+        tag_codes: frozenset[int] | None = None,
+    ) -> Loaded:
+        """Load what `read` with these arguments takes of the messages [first, stop) into the page cache, and request
+        what comes next. Blocks for the disk, not for other threads."""
+        self._require_open()
+        require_place(topic, queue_id, first)
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return Loaded(stop, 0)
+        return self.queries.load(queue, first, stop, count_max=count_max, bytes_max=bytes_max, tag_codes=tag_codes)
 
     def message_at(self, log_offset: int) -> Record | None:
         self._require_open()
@@ -146,11 +176,18 @@ class Lookups:
         return -1 if found is None else found
 
     def is_cold(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Whether a message is so far behind the log's end that reading it takes the disk."""
+        """Whether reading a message takes the disk."""
         self._require_open()
         require_place(topic, queue_id, queue_offset)
         queue = self.queues.get(topic, queue_id)
         return queue is not None and self.queries.is_cold(queue, queue_offset)
+
+    def is_far(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether a message is further behind the log's end than accessMessageInMemoryMaxRatio says."""
+        self._require_open()
+        require_place(topic, queue_id, queue_offset)
+        queue = self.queues.get(topic, queue_id)
+        return queue is not None and self.queries.is_far(queue, queue_offset)
 
     def earliest_store_ms(self) -> int:
         """Store time of the oldest message; -1 without any."""

@@ -9,8 +9,9 @@ from typing import cast
 
 from rocketq.kernel.filter_program import FilterProgram
 from rocketq.kernel.queue_units import FILLER_SIZE
-from rocketq.kernel.reader import NEED_SEGMENT, QueueRead, ReadLimits
+from rocketq.kernel.reader import NEED_SEGMENT, READ_COLD, QueueRead, ReadLimits
 from rocketq.kernel.records import MESSAGE, RecordView, find_next_record
+from rocketq.kernel.residency import ResidentPages
 from rocketq.model import Record, decode_message_id
 from rocketq.protocol.properties import decode_properties
 from rocketq.store.commit_log import CommitLog
@@ -18,6 +19,7 @@ from rocketq.store.config import StoreConfig
 from rocketq.store.consume_queue import ConsumeQueue
 from rocketq.store.consume_queue_ext import Extension, is_address
 from rocketq.store.index import Index
+from rocketq.store.page_loads import Loaded, PageLoads
 from rocketq.store.queue_table import QueueTable
 from rocketq.store.results import QueryResult, ReadResult, ReadStatus
 
@@ -51,6 +53,7 @@ class Queries:
         self._queues = queues
         self._index = index
         self._visible_to = visible_to
+        self._loads = PageLoads(commit_log)
         self._memory_bytes = _memory_bytes(config)
         self.bad_records = 0
         self._on_damaged_unit = on_damaged_unit
@@ -61,7 +64,7 @@ class Queries:
 
     @property
     def memory_bytes(self) -> int:
-        """How far behind the log's end a record counts as being in memory."""
+        """How far behind the log's end a record counts as resident without a look at its pages."""
         return self._memory_bytes
 
     # Reading a queue
@@ -80,6 +83,8 @@ class Queries:
         record_filter: RecordFilter | None,
         correct_offset: bool,
         in_place: bool,
+        resident_only: bool = False,
+        loaded_to: int | None = None,
     ) -> ReadResult:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
@@ -93,8 +98,10 @@ class Queries:
         if units is None:
             following = (queue_offset // queue.units_per_file + 1) * queue.units_per_file
             return _nothing(ReadStatus.OFFSET_FOUND_NULL, following if correct_offset else queue_offset, low, high)
-        limits = self._limits(count_max, bytes_max)
+        limits = self._limits(count_max, bytes_max, resident_only)
         stop = min(high, units.base + queue.units_per_file) - units.base
+        if loaded_to is not None:
+            stop, limits.memory_bytes = min(stop, loaded_to - units.base), limits.log_end
         found, unit_filter = QueueRead(), _extended_filter(queue, unit_filter, extension_filter)
         found.in_place = in_place
         while True:
@@ -117,9 +124,25 @@ class Queries:
             self._log.segment(found.need_log_offset)
         if found.bad:
             self._count_bad(queue, queue_offset, found)
-        return self._result(found, queue_offset, low, high, limits)
+        return self._result(found, queue_offset, low, high, from_disk=found.cold or loaded_to is not None)
 
-    def _limits(self, count_max: int, bytes_max: int | None) -> ReadLimits:
+    def load(
+        self,
+        queue: ConsumeQueue,
+        first: int,
+        stop: int,
+        *,
+        count_max: int,
+        bytes_max: int | None,
+        tag_codes: frozenset[int] | None,
+    ) -> Loaded:
+        """Have what a read with these limits takes in the page cache; blocks for the disk, not for other threads."""
+        limits = self._limits(count_max, bytes_max, False)
+        return self._loads.load(
+            queue, first, stop, count_max=limits.count_max, bytes_max=limits.bytes_max, tag_codes=tag_codes
+        )
+
+    def _limits(self, count_max: int, bytes_max: int | None, resident_only: bool) -> ReadLimits:
         config = self._config
         given = bytes_max is not None
         return ReadLimits(
@@ -130,16 +153,18 @@ class Queries:
             max(SCAN_UNITS_MIN, count_max),
             self._log.end,
             self._memory_bytes,
+            resident_only,
         )
 
-    def _result(self, found: QueueRead, queue_offset: int, low: int, high: int, limits: ReadLimits) -> ReadResult:
-        if found.found:
+    def _result(self, found: QueueRead, queue_offset: int, low: int, high: int, *, from_disk: bool) -> ReadResult:
+        if found.status == READ_COLD:
+            status = ReadStatus.NOT_RESIDENT
+        elif found.found:
             status = ReadStatus.FOUND
         elif found.missing_log_offset >= 0:
             status = ReadStatus.MESSAGE_WAS_REMOVING
         else:
             status = ReadStatus.NO_MATCHED_MESSAGE
-        behind = self._log.end - found.last_log_offset if found.last_log_offset >= 0 else 0
         return ReadResult(
             status=status,
             next_offset=queue_offset + found.scanned,
@@ -149,7 +174,7 @@ class Queries:
             count=found.found,
             size_bytes=found.size_bytes,
             bad_count=found.bad,
-            suggest_slave=behind > limits.memory_bytes,
+            suggest_slave=from_disk,
         )
 
     def _count_bad(self, queue: ConsumeQueue, queue_offset: int, found: QueueRead) -> None:
@@ -166,12 +191,23 @@ class Queries:
 
     # By place
 
+    def is_far(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """Whether a message is further behind the log's end than what counts as resident in any case."""
+        return self._far_unit(queue, queue_offset) is not None
+
     def is_cold(self, queue: ConsumeQueue, queue_offset: int) -> bool:
-        """Whether a message is further behind the log's end than what counts as being in memory."""
-        if not queue.min_offset <= queue_offset < queue.end_offset:
+        """Whether reading a message takes the disk: it is far, and its pages are not in the page cache."""
+        unit = self._far_unit(queue, queue_offset)
+        if unit is None:
             return False
+        segment = self._log.segment(unit[0])
+        return not ResidentPages().covers(segment, unit[0] - segment.base, unit[1])
+
+    def _far_unit(self, queue: ConsumeQueue, queue_offset: int) -> tuple[int, int, int] | None:
+        if not queue.min_offset <= queue_offset < queue.end_offset:
+            return None
         unit = queue.unit(queue_offset)
-        return unit is not None and self._log.end - unit[0] > self._memory_bytes
+        return unit if unit is not None and self._log.end - unit[0] > self._memory_bytes else None
 
     def record_at(self, log_offset: int) -> Record | None:
         record = self._log.record_at(log_offset, check_crc=self._config.check_crc_on_read)
@@ -247,7 +283,6 @@ class Queries:
 
 
 def _memory_bytes(config: StoreConfig) -> int:
-    """How far behind the log's end a record counts as being in memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * config.memory_ratio_percent // 100
 
 

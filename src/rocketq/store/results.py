@@ -75,6 +75,8 @@ class ReadStatus(enum.Enum):
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     NO_MATCHED_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    NOT_RESIDENT = "NOT_RESIDENT"
+    """Only of a read of resident records: the next one is on disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

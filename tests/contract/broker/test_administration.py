@@ -38,6 +38,7 @@ from tests.contract.broker.kit import (
     send_fields,
 )
 from tests.contract.broker.test_membership import commit
+from tests.page_cache import drop_messages
 
 MakeCluster = Callable[..., EmbeddedCluster]
 
@@ -592,7 +593,9 @@ async def test_groups_take_turns_at_the_disk(make_rocketq_cluster: MakeCluster) 
     async with connected(cluster.broker_addr, version=JAVA_533) as (peer,):
         for _ in range(3):
             await send(peer, "Cold", b"x" * 1_000)
+        drop_messages(cluster.brokers[0])
         assert (await pull(peer, "Cold", group="slow", maxMsgNums=1)).code == 0
+        drop_messages(cluster.brokers[0])
         assert (await pull(peer, "Cold", 1, group="slow", maxMsgNums=1)).code == 2
         assert (await pull(peer, "Cold", group="other", maxMsgNums=1)).code == 0
 
@@ -605,5 +608,6 @@ async def test_groups_take_turns_at_the_disk(make_rocketq_cluster: MakeCluster) 
         assert json.loads((await peer.ask(2003)).body)["configTable"] == {"slow": 1_000_000}
         assert (await pull(peer, "Cold", 1, group="slow", maxMsgNums=1)).code == 0
         assert (await peer.ask(RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, body=b"slow")).code == 0
+        drop_messages(cluster.brokers[0])
         assert (await pull(peer, "Cold", 2, group="slow", maxMsgNums=1)).code == 2
         assert (await peer.ask(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"slow=much\n")).code == 1

@@ -42,6 +42,7 @@ from tests.contract.broker.kit import (
     send,
     send_fields,
 )
+from tests.page_cache import drop_messages
 
 SEGMENT = 64 << 10
 SETTINGS = {
@@ -230,6 +231,7 @@ async def test_readers_far_behind_are_sent_to_the_slave(tmp_path: Path) -> None:
             for number in range(60):
                 await send(one, "Far", b"%d" % number)
             await follows(master, slave)
+            drop_messages(master)
             answer = await pull(one, "Far", 0)
             assert (answer.code, answer.ext_fields["suggestWhichBrokerId"]) == (0, "1")
 
@@ -237,6 +239,7 @@ async def test_readers_far_behind_are_sent_to_the_slave(tmp_path: Path) -> None:
                 return "Far" in slave.parts.topics.table
 
             await eventually(is_known)
+            drop_messages(master)
             seen: list[bytes] = []
 
             async def take(messages: Any, context: Any) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.page_cache import KNOWS_PAGES, drop_log
 
 from rocketq.store import ReadStatus, Store, tag_code
 
-from .kit import bodies, fill, message, open_store, records
+from .kit import SEGMENT, bodies, fill, message, open_store, records
 
 S = ReadStatus
 
@@ -126,11 +127,17 @@ def test_configured_limits_of_bytes_hold(tmp_path: Path) -> None:
 
 
 def test_reads_from_disk_are_smaller_and_name_the_slave(tmp_path: Path) -> None:
-    """Goal: behind the memory ratio eight messages at most, and the answer suggests a slave."""
+    """Goal: eight messages at most, and the answer suggests a slave; neither for what is in memory."""
     store = open_store(tmp_path, memory_ratio_percent=0)
     fill(store, 20)
+    drop_log(store)
     result = store.read("T", 0, 0)
     assert (result.count, result.suggest_slave) == (8, True)
+    if KNOWS_PAGES:
+        for base in store.log.files:
+            store.disk.load(store.log.files.path_of(base), 0, SEGMENT)
+        result = store.read("T", 0, 0)
+        assert (result.count, result.suggest_slave) == (20, False)
     store.close()
     memory = open_store(tmp_path / "memory")
     fill(memory, 20)

@@ -326,6 +326,10 @@ class BrokerFastPath:
             self._ports.figures.stored(grant.topic.decode(), count, size_bytes, 0, times)
         self._sends.grown.clear()
 
+    def forget_pages(self) -> None:
+        """Every second: what was in the page cache may not be there any more."""
+        self._pulls.forget_pages()
+
     def _collect_pulls(self, grant: Any) -> None:
         ports, topic, group = self._ports, grant.topic.decode(), grant.group.decode()
         count, size_bytes, times = grant.collect()
@@ -404,8 +408,6 @@ class BrokerFastPath:
         frames.pulls.limits = PullLimits(
             count_max=store.memory_read_count_max,
             bytes_max=store.memory_read_bytes_max,
-            disk_count_max=store.disk_read_count_max,
-            disk_bytes_max=store.disk_read_bytes_max,
             asked_count_max=config.pull_count_max,
             asked_bytes_max=config.pull_bytes_max,
             memory_bytes=self._access.memory_bytes(),

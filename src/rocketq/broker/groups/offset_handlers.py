@@ -11,7 +11,7 @@ from rocketq.protocol.bodies.offsets import CorrectionOffsets
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import offsets as headers
 from rocketq.remoting import Handlers, Refusal, Reply, Request
-from rocketq.store import ReadStatus, StoreReader
+from rocketq.store import StoreReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,7 @@ def _starts_at_zero(request: Request[headers.QueryOffsetRequest], store: StoreRe
     header = request.header
     if store.min_offset(header.topic, header.queue_id) > 0:
         return False
-    found = store.read(header.topic, header.queue_id, 0, count_max=1)
-    if found.status in (ReadStatus.NO_MATCHED_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
-        return True
-    return not found.suggest_slave
+    return not store.is_far(header.topic, header.queue_id, 0)
 
 
 @handlers.on(RequestCode.UPDATE_CONSUMER_OFFSET)

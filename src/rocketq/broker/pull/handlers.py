@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from rocketq.broker.admin.settings import Settings
@@ -12,6 +14,7 @@ from rocketq.broker.pipeline.admission import AdmissionTables, PullAsk, Rejectio
 from rocketq.broker.pipeline.quotas import charge
 from rocketq.broker.pull.cold_reads import ColdReads
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.broker.pull.disk_loads import DiskLoads
 from rocketq.broker.pull.filters import PullFilter, carried_filter, known_filter
 from rocketq.broker.pull.held_pulls import HeldPull
 from rocketq.broker.pull.long_polling import LongPolling
@@ -22,6 +25,7 @@ from rocketq.protocol.bodies.offsets import OffsetMoved
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.command import Command
 from rocketq.protocol.flags import PullFlag
 from rocketq.protocol.headers.pull import PullRequest, PullResponse
 from rocketq.protocol.names import OFFSET_MOVED_TOPIC, Property
@@ -45,6 +49,7 @@ class PullPorts:
     figures: Figures
     clock: Clock
     polling: LongPolling[Request[PullRequest]]
+    loads: DiskLoads
     cold_reads: ColdReads
     filters: ConsumerFilters
 
@@ -78,18 +83,37 @@ _CODES: Final = {
 
 
 @handlers.on(*PULL_CODES)
-def pull(request: Request[PullRequest], ports: PullPorts) -> Reply | None:
+def pull(request: Request[PullRequest], ports: PullPorts) -> Reply | Coroutine[Any, Any, Reply | None] | None:
+    """Answered at once where all it takes is in memory. A load does not hold up the connection's later requests."""
     header = request.header
     plan = _admit(request, ports)
     _refuse_too_cold(header, ports)
     found = _read(header, plan, header.queue_offset, ports)
     if header.flags & PullFlag.COMMIT_OFFSET and not ports.settings.config.is_slave:
         ports.offsets.commit(header.group, header.topic, header.queue_id, header.commit_offset)
+    if found.status is ReadStatus.NOT_RESIDENT:
+        return _pull_from_disk(request, plan, found, ports)
+    return _reply_or_hold(request, plan, found, ports)
+
+
+async def _pull_from_disk(
+    request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts
+) -> Reply | None:
+    loaded = await _load(request, plan, found, ports)
+    return None if loaded is None else _reply_or_hold(request, _admit(request, ports), loaded, ports)
+
+
+def _reply_or_hold(request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts) -> Reply | None:
+    header = request.header
     if _code(found, header.queue_offset) == ResponseCode.PULL_NOT_FOUND and header.flags & PullFlag.HOLD:
-        if ports.polling.hold(_held(request, ports)):
-            return None
-        raise Refusal(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]system busy, {len(ports.polling)} pulls are held")
+        _hold(_held(request, ports), ports)
+        return None
     return _reply(request, plan, found, ports)
+
+
+def _hold(held: HeldRequest, ports: PullPorts) -> None:
+    if not ports.polling.hold(held):
+        raise Refusal(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]system busy, {len(ports.polling)} pulls are held")
 
 
 def _held(request: Request[PullRequest], ports: PullPorts) -> HeldRequest:
@@ -105,16 +129,45 @@ def serve_held(held: HeldRequest, last: bool, ports: PullPorts) -> bool:
     try:
         plan = _admit(request, ports)
         found = _read(request.header, plan, held.seen_to, ports)
-        if not last and found.status is not ReadStatus.FOUND and _may_wait(found, held.seen_to):
-            held.seen_to = max(held.seen_to, found.next_offset)
-            return False
-        if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and held.seen_to > held.began_at:
-            found = replace(found, status=ReadStatus.NO_MATCHED_MESSAGE)  # what it has passed was not for it
-        response = _reply(request, plan, found, ports).to_command(request.command)
+        if found.status is ReadStatus.NOT_RESIDENT:
+            ports.loads.start(_serve_held_from_disk(held, last, plan, found, ports))
+            return True
+        response = _held_response(held, last, plan, found, ports)
     except Exception as error:  # the boundary: a held pull's failure is an answer like any other
         response = failure_answer(request.command, error)
+    if response is None:
+        return False
     request.connection.answer(request.command, response)
     return True
+
+
+async def _serve_held_from_disk(
+    held: HeldRequest, last: bool, plan: PullPlan, found: ReadResult, ports: PullPorts
+) -> None:
+    request = held.payload
+    try:
+        loaded = await _load(request, plan, found, ports)
+        if loaded is None:
+            return
+        response = _held_response(held, last, plan, loaded, ports)
+        if response is None:
+            _hold(held, ports)
+            return
+    except Exception as error:  # the same boundary as in serve_held
+        response = failure_answer(request.command, error)
+    request.connection.answer(request.command, response)
+
+
+def _held_response(
+    held: HeldRequest, last: bool, plan: PullPlan, found: ReadResult, ports: PullPorts
+) -> Command | None:
+    """None when it goes on waiting."""
+    if not last and found.status is not ReadStatus.FOUND and _may_wait(found, held.seen_to):
+        held.seen_to = max(held.seen_to, found.next_offset)
+        return None
+    if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and held.seen_to > held.began_at:
+        found = replace(found, status=ReadStatus.NO_MATCHED_MESSAGE)  # what it has passed was not for it
+    return _reply(held.payload, plan, found, ports).to_command(held.payload.command)
 
 
 def _may_wait(found: ReadResult, queue_offset: int) -> bool:
@@ -173,11 +226,12 @@ def _refuse_too_cold(header: PullRequest, ports: PullPorts) -> None:
 # reading
 
 
-def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPorts) -> ReadResult:
+def _read(
+    header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPorts, *, loaded_to: int | None = None
+) -> ReadResult:
+    """Resident messages only, or those up to `loaded_to`."""
     config, began_ms = ports.settings.config, ports.clock.monotonic_ms()
-    count_max, bytes_max = max(1, header.count_max), None
-    if header.bytes_max is not None and header.bytes_max > 0:
-        count_max, bytes_max = min(count_max, config.pull_count_max), min(header.bytes_max, config.pull_bytes_max)
+    count_max, bytes_max = _limits(header, config)
     found = ports.store.read(
         header.topic,
         header.queue_id,
@@ -189,14 +243,45 @@ def _read(header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPor
         record_filter=plan.filter.records,
         correct_offset=_corrects(config),
         in_place=_in_place(header, config),
+        resident_only=loaded_to is None,
+        loaded_to=loaded_to,
     )
-    now_ms = ports.clock.monotonic_ms()
-    took_ms = now_ms - began_ms
-    if found.suggest_slave and config.cold_flow_control:
-        ports.cold_reads.count(header.group, found.size_bytes, now_ms)
-    ports.figures.pulled(header.topic, header.group, found.count, found.size_bytes, took_ms)
-    charge(plan.quotas, found.count, found.size_bytes)
+    if found.status is not ReadStatus.NOT_RESIDENT:
+        took_ms = ports.clock.monotonic_ms() - began_ms
+        ports.figures.pulled(header.topic, header.group, found.count, found.size_bytes, took_ms)
+        charge(plan.quotas, found.count, found.size_bytes)
     return found
+
+
+async def _load(
+    request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts
+) -> ReadResult | None:
+    """Read on behind `found` when that is in memory, too; None when the peer is gone meanwhile."""
+    header, connection = request.header, request.connection
+    count_max, bytes_max = _limits(header, ports.settings.config)
+    load = partial(
+        ports.store.load,
+        header.topic,
+        header.queue_id,
+        found.next_offset,
+        found.max_offset,
+        count_max=count_max,
+        bytes_max=bytes_max,
+        tag_codes=plan.filter.tag_codes,
+    )
+    loaded = await ports.loads.run(load, is_wanted=lambda: not connection.is_closed)
+    if loaded is None:
+        return None
+    if ports.settings.config.cold_flow_control:
+        ports.cold_reads.count(header.group, loaded.size_bytes, ports.clock.monotonic_ms())
+    return _read(header, plan, found.next_offset, ports, loaded_to=loaded.stop)
+
+
+def _limits(header: PullRequest, config: BrokerConfig) -> tuple[int, int | None]:
+    count_max = max(1, header.count_max)
+    if header.bytes_max is None or header.bytes_max <= 0:
+        return count_max, None
+    return min(count_max, config.pull_count_max), min(header.bytes_max, config.pull_bytes_max)
 
 
 def _in_place(header: PullRequest, config: BrokerConfig) -> bool:

@@ -7,6 +7,7 @@ from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pull import cold_handlers, handlers, message_handlers
 from rocketq.broker.pull.cold_reads import ColdReads
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.broker.pull.disk_loads import DiskLoads
 from rocketq.broker.pull.filter_autosave import FilterKeeper
 from rocketq.broker.pull.held_pulls import HeldPull
 from rocketq.broker.pull.long_polling import LongPolling
@@ -40,6 +41,7 @@ class PullSubsystem:
             self._serve_held,
             held_max=lambda: settings.config.held_pulls_max,
         )
+        self.loads = DiskLoads()
         cold_reads = ColdReads()
         self._pulls = handlers.PullPorts(
             admission,
@@ -49,6 +51,7 @@ class PullSubsystem:
             figures,
             clock,
             self.polling,
+            self.loads,
             cold_reads,
             filters,
         )
