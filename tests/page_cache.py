@@ -51,8 +51,8 @@ def fetch_page(path: Path, at: int) -> None:
 def drop_messages(broker: Broker) -> None:
     """All pages of the log, and what the broker knows of them."""
     drop_log(broker.parts.store)
-    for feed in broker.feeds:
-        feed.forget_pages()
+    for fast_path in broker.fast_paths:
+        fast_path.forget_pages()
 
 
 def drop_log(store: Store) -> None:

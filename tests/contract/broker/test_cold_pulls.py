@@ -302,7 +302,7 @@ async def test_held_pulls_take_the_same_way(far: EmbeddedCluster, topic: str) ->
             picky = hold(peer, topic, 1, suspendTimeoutMillis=60_000, subscription="Other", group="h")
 
             async def both_wait() -> bool:
-                return len(far.brokers[0].parts.polling) == 2
+                return len(far.brokers[0].parts.pull.polling) == 2
 
             await eventually(both_wait)
             assert (await send(peer, topic, b"new")).code == 0
