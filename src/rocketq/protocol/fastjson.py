@@ -32,6 +32,8 @@ _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
 _SINGLE_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _REQUOTE = re.compile(r"\\.|\"", re.DOTALL)
 _STRINGS = json.JSONDecoder(strict=False)
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_NESTED = (dict, list, tuple)
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "undefined": None}
 
 
@@ -70,13 +72,22 @@ def dumps(value: Any, *, pretty: bool = False) -> bytes:
     Raw UTF-8, members in the order given. Integer keys are quoted, as every client accepts; ObjectKeys are written
     inline, which only fastjson (and Go, for reset offsets) reads.
     """
+    return to_bytes(write_text(value, "\n" if pretty else ""))
+
+
+def write_text(value: Any, line: str = "") -> str:
+    """A value inside a document; `line` is the break and indent of its level there, empty in the compact form."""
     try:
-        text = _write_strict(value, indent="\t" if pretty else None)
+        return _write_lines(value, line) if line else _write_strict(value)
     except TypeError:
-        text = _write(value, "\n" if pretty else "")
+        return _write(value, line)
     except (ValueError, RecursionError) as error:
         raise LocalProtocolError(f"not writable as JSON: {error}") from None
-    return text.encode("utf-8", "replace")  # a lone surrogate becomes "?", as Java writes it
+
+
+def to_bytes(text: str) -> bytes:
+    """A lone surrogate becomes "?", as Java writes it."""
+    return text.encode("utf-8", "replace")
 
 
 def _decode(data: bytes) -> str:
@@ -238,7 +249,18 @@ def _requote(found: re.Match[str]) -> str:
 
 
 def _write_strict(value: Any, indent: str | None = None) -> str:
+    if indent is None:
+        return _COMPACT.encode(value)
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), indent=indent)
+
+
+def _write_lines(value: Any, line: str) -> str:
+    """The tabbed form. An object of plain members is written by the compiled writer, which knows no indents."""
+    if not isinstance(value, dict) or not value or any(item and isinstance(item, _NESTED) for item in value.values()):
+        return _write_strict(value, indent="\t").replace("\n", line)
+    inner = line + "\t"
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=("," + inner, ":"))
+    return "{" + inner + text[1:-1] + line + "}"
 
 
 def _write(value: Any, line: str) -> str:
@@ -246,7 +268,7 @@ def _write(value: Any, line: str) -> str:
     inner = line + "\t" if line else ""
     match value:
         case dict() if value:
-            items = [f"{_write_key(key)}:{_write(item, inner)}" for key, item in value.items()]
+            items = [f"{write_key(key)}:{_write(item, inner)}" for key, item in value.items()]
             return "{" + inner + f",{inner}".join(items) + line + "}"
         case list() | tuple() if value:
             return "[" + inner + f",{inner}".join(_write(item, inner) for item in value) + line + "]"
@@ -256,7 +278,8 @@ def _write(value: Any, line: str) -> str:
         raise LocalProtocolError(f"not writable as JSON: {error}") from None
 
 
-def _write_key(key: Any) -> str:
+def write_key(key: Any) -> str:
+    """A member's name with its quotes; an ObjectKey inline."""
     match key:
         case ObjectKey():
             return key.text

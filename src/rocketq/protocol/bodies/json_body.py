@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.protocol.fastjson import ObjectKey, dumps, loads
+from rocketq.protocol.fastjson import ObjectKey, dumps, loads, write_key, write_text
 from rocketq.protocol.values import Value, value
 
 _Class = TypeVar("_Class")
+_SHORT_COUNT = 32
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
 
 
@@ -59,30 +60,57 @@ class Body(Value):
         return cls(**read_members(cls, value))
 
     def to_json(self) -> dict[str, Any]:
-        members = {}
-        for item in _items(type(self)):
-            value = getattr(self, item.attribute)
-            if value is not None:
-                members[item.name] = item.codec.write(value)
-        for item in _items(type(self)):
-            if item.twin and item.name in members:
-                members[item.twin] = members[item.name]
-        return dict(sorted(members.items()))
+        written = _plan_of(type(self)).written
+        return {
+            item.name: item.codec.write(value)
+            for item in written
+            if (value := getattr(self, item.attribute)) is not None
+        }
+
+    def is_short(self) -> bool:
+        """Whether `encode` takes well under a millisecond."""
+        return all(item.is_short(self) for item in _plan_of(type(self)).long)
+
+    def pieces(self, line: str = "") -> Iterator[str]:
+        """What `encode` gives, in pieces each of which takes microseconds to make; `line` as in `write_text`. A table
+        may change between two pieces: what is in it when its turn comes is written, each entry as it is then."""
+        values = ((item, getattr(self, item.attribute)) for item in _plan_of(type(self)).written)
+        entries = ((f'"{item.name}":', item.codec, value) for item, value in values if value is not None)
+        return _pieces_of("{", entries, "}", line)
 
 
 def read_members(cls: type[Body], value: Any) -> dict[str, Any]:
     """The declared members that are in this object, by our names."""
     if not isinstance(value, dict):
         raise RemoteProtocolError(f"{cls.__name__}: an object was expected, not {type(value).__name__}")
-    members = {item.attribute: item.read(value, cls.__name__) for item in _items(cls)}
+    members = {item.attribute: item.read(value, cls.__name__) for item in _plan_of(cls).items}
     return {name: value for name, value in members.items() if value is not None}
 
 
 class _Codec(NamedTuple):
-    """How values of one type are read and written; reading gives None for what counts as absent."""
+    """How values of one type are read and written; reading gives None for what counts as absent.
+
+    A value can be long when its type has `pieces`; it is then written with these, unless it `is_short`.
+    """
 
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]
+    pieces: Callable[[Any, str], Iterator[str]] | None = None
+    is_short: Callable[[Any], bool] = lambda value: True
+
+
+def _pieces_of(opening: str, entries: Iterable[tuple[str, _Codec, Any]], closing: str, line: str) -> Iterator[str]:
+    """A list or an object: each entry has a text before it, such as its name."""
+    inner = line + "\t" if line else ""
+    before, end = opening + inner, opening + closing
+    for prefix, codec, entry in entries:
+        if codec.pieces is None or codec.is_short(entry):
+            yield before + prefix + write_text(codec.write(entry), inner)
+        else:
+            yield before + prefix
+            yield from codec.pieces(entry, inner)
+        before, end = "," + inner, line + closing
+    yield end
 
 
 class _Item(NamedTuple):
@@ -94,6 +122,10 @@ class _Item(NamedTuple):
     twin: str
     codec: _Codec
     required: bool
+
+    def is_short(self, owner: Body) -> bool:
+        value = getattr(owner, self.attribute)
+        return value is None or self.codec.is_short(value)
 
     def read(self, value: dict[Any, Any], owner: str) -> Any:
         """The member's value; None lets the default stand."""
@@ -113,20 +145,30 @@ class _Item(NamedTuple):
         return None
 
 
-_plans: dict[type[Body], tuple[_Item, ...]] = {}
+class _Plan(NamedTuple):
+    """How a body class is read and written."""
+
+    items: tuple[_Item, ...]
+    written: tuple[_Item, ...]
+    """In the order of their names; one with a twin is there twice."""
+    long: tuple[_Item, ...]
+    """Those that may be long."""
 
 
-def _items(cls: type[Body]) -> tuple[_Item, ...]:
+_plans: dict[type[Body], _Plan] = {}
+
+
+def _plan_of(cls: type[Body]) -> _Plan:
     """The plan of a body class, made at its first use."""
     plan = _plans.get(cls)
     if plan is None:
-        plan = _plans[cls] = tuple(_plan(cls))
+        plan = _plans[cls] = _make_plan(cls)
     return plan
 
 
-def _plan(cls: type[Body]) -> list[_Item]:
+def _make_plan(cls: type[Body]) -> _Plan:
     hints = get_type_hints(cls)
-    return [
+    items = tuple(
         _Item(
             attribute=item.name,
             name=item.metadata["name"],
@@ -136,7 +178,13 @@ def _plan(cls: type[Body]) -> list[_Item]:
             required=item.default is MISSING and item.default_factory is MISSING,
         )
         for item in fields(cls)  # type: ignore[arg-type]
-    ]
+    )
+    twins = tuple(item._replace(name=item.twin) for item in items if item.twin)
+    return _Plan(
+        items=items,
+        written=tuple(sorted(items + twins, key=lambda item: item.name)),
+        long=tuple(item for item in items if item.codec.pieces is not None),
+    )
 
 
 def _codec(hint: Any) -> _Codec:
@@ -152,6 +200,8 @@ def _codec(hint: Any) -> _Codec:
     if hint is Any:
         return _Codec(_same, _same)
     if issubclass(hint, Body):
+        if _plan_of(hint).long:
+            return _Codec(hint.from_json, hint.to_json, hint.pieces, hint.is_short)
         return _Codec(hint.from_json, hint.to_json)
     if issubclass(hint, StrEnum):
         return _Codec(lambda value: _read_enum(hint, value), str)
@@ -164,7 +214,13 @@ def _tuple_codec(item: _Codec) -> _Codec:
             raise ValueError(f"a list was expected, not {type(value).__name__}")
         return tuple(item.read(entry) for entry in value if entry is not None)
 
-    return _Codec(read, lambda value: [item.write(entry) for entry in value])
+    def pieces(value: Any, line: str) -> Iterator[str]:
+        return _pieces_of("[", (("", item, entry) for entry in tuple(value)), "]", line)
+
+    def is_short(value: Any) -> bool:
+        return len(value) <= _SHORT_COUNT and (item.pieces is None or all(item.is_short(entry) for entry in value))
+
+    return _Codec(read, lambda value: [item.write(entry) for entry in value], pieces, is_short)
 
 
 def _mapping_codec(key: _Codec, item: _Codec) -> _Codec:
@@ -173,7 +229,18 @@ def _mapping_codec(key: _Codec, item: _Codec) -> _Codec:
             raise ValueError(f"an object was expected, not {type(value).__name__}")
         return {key.read(name): item.read(entry) for name, entry in value.items() if entry is not None}
 
-    return _Codec(read, lambda value: {key.write(name): item.write(entry) for name, entry in value.items()})
+    def pieces(value: Any, line: str) -> Iterator[str]:
+        entries = ((write_key(key.write(name)) + ":", item, entry) for name, entry in tuple(value.items()))
+        return _pieces_of("{", entries, "}", line)
+
+    def is_short(value: Any) -> bool:
+        if len(value) > _SHORT_COUNT:
+            return False
+        return item.pieces is None or all(item.is_short(entry) for entry in value.values())
+
+    return _Codec(
+        read, lambda value: {key.write(name): item.write(entry) for name, entry in value.items()}, pieces, is_short
+    )
 
 
 def _key_codec(hint: Any) -> _Codec:
