@@ -137,7 +137,7 @@ class Twin:
         self.broker.feeds[0].count()  # as before any handler that would look
         now = parts.figures.traffic.now
         outcome.tables = {
-            "offsets": parts.offsets.snapshot().offsets,
+            "offsets": parts.offsets.body().offsets,
             "positions": dict(cast(Any, parts.positions)._offsets),
             "traffic": (now.put, now.put_bytes, now.put_failed, now.found, now.missed, now.transferred),
             "meters": {key: (m.value, m.times) for key, m in cast(Any, parts.figures.meters)._meters.items()},

@@ -1,4 +1,4 @@
-"""Bodies that are encoded in pieces: the same bytes as in one go, whatever is in them and whatever changes meanwhile."""
+"""Bodies that are encoded in pieces: the same bytes as at once, whatever is in them and whatever changes meanwhile."""
 
 from __future__ import annotations
 
