@@ -55,9 +55,9 @@ class ObjectKey:
 
 def loads(data: bytes | str) -> Any:
     """Read one document in fastjson's dialect; RemoteProtocolError, with the position, when it is not one."""
-    text = data if isinstance(data, str) else _decode(data)
+    text = data if isinstance(data, str) else decode_text(data)
     try:
-        value = _STRICT.decode(text) if text else _fail("empty", 0)
+        value = STRICT_DECODER.decode(text) if text else _fail("empty", 0)
     except RecursionError:
         raise RemoteProtocolError(f"JSON nested deeper than {NESTING_MAX}") from None
     except ValueError:
@@ -90,7 +90,7 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _decode(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     try:
         return bytes(data).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -113,7 +113,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-_STRICT = json.JSONDecoder(strict=False, parse_float=_finite, parse_constant=_no_constant)
+STRICT_DECODER = json.JSONDecoder(strict=False, parse_float=_finite, parse_constant=_no_constant)
 
 
 def _check_nesting(text: str, value: Any) -> None:

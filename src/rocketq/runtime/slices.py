@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -12,6 +12,7 @@ SLICE_S: Final = 0.0005
 """A producer waits this much longer while something long is built; a slice costs about 10 us besides."""
 
 _Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -44,3 +45,14 @@ async def collect(items: Iterable[_Item], is_wanted: Callable[[], bool] = _alway
             else:
                 return collected
             await asyncio.sleep(0)  # with the lock held: the next slice of anybody is in another turn
+
+
+async def finish(steps: Generator[None, None, _Result]) -> _Result:
+    """What a generator returns at its end."""
+    results: list[_Result] = []
+
+    def run() -> Generator[None, None, None]:
+        results.append((yield from steps))
+
+    await collect(run())
+    return results[0]

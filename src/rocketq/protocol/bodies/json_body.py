@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, fields
 from enum import StrEnum
+from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.fastjson import ObjectKey, dumps, loads, write_key, write_text
+from rocketq.protocol.json_steps import load_steps
 from rocketq.protocol.values import Value, value
 
 _Class = TypeVar("_Class")
+_Body = TypeVar("_Body", bound="Body")
 _SHORT_COUNT = 32
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
 
@@ -52,6 +56,12 @@ class Body(Value):
         """Read a body; RemoteProtocolError names what is missing or bad."""
         return cls.from_json(loads(data))
 
+    @classmethod
+    def decode_steps(cls, data: bytes) -> Generator[None, None, Self]:
+        """As `decode`, in steps that take microseconds each."""
+        value = yield from load_steps(data)
+        return (yield from _read_steps(cls, value))
+
     def encode(self) -> bytes:
         return dumps(self.to_json())
 
@@ -79,12 +89,25 @@ class Body(Value):
         return _pieces_of("{", entries, "}", line)
 
 
-def read_members(cls: type[Body], value: Any) -> dict[str, Any]:
-    """The declared members that are in this object, by our names."""
+def read_members(cls: type[Body], value: Any, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """The declared members that are in this object, by our names; `known` were read before."""
     if not isinstance(value, dict):
         raise RemoteProtocolError(f"{cls.__name__}: an object was expected, not {type(value).__name__}")
-    members = {item.attribute: item.read(value, cls.__name__) for item in _plan_of(cls).items}
-    return {name: value for name, value in members.items() if value is not None}
+    items = [item for item in _plan_of(cls).items if item.attribute not in known]
+    members = {item.attribute: item.read(value, cls.__name__) for item in items}
+    return {name: value for name, value in {**members, **known}.items() if value is not None}
+
+
+def _read_steps(cls: type[_Body], value: Any) -> Generator[None, None, _Body]:
+    """Long members of an object are read in steps, then the others with these left out."""
+    long = {item.name: item for item in _plan_of(cls).long if isinstance(value, dict) and value.get(item.name)}
+    if not long or cls.from_json.__func__ is not Body.from_json.__func__:  # type: ignore[attr-defined]
+        return cls.from_json(value)
+    members = {}
+    for name, item in long.items():
+        members[item.attribute] = yield from item.read_steps(value[name], cls.__name__)
+        yield
+    return cls(**read_members(cls, {name: raw for name, raw in value.items() if name not in long}, members))
 
 
 class _Codec(NamedTuple):
@@ -97,6 +120,7 @@ class _Codec(NamedTuple):
     write: Callable[[Any], Any]
     pieces: Callable[[Any, str], Iterator[str]] | None = None
     is_short: Callable[[Any], bool] = lambda value: True
+    read_steps: Callable[[Any], Generator[None, None, Any]] | None = None
 
 
 def _pieces_of(opening: str, entries: Iterable[tuple[str, _Codec, Any]], closing: str, line: str) -> Iterator[str]:
@@ -137,6 +161,15 @@ class _Item(NamedTuple):
         if found is None and self.required:
             raise RemoteProtocolError(f"{owner}.{self.name} is missing")
         return found
+
+    def read_steps(self, raw: Any, owner: str) -> Generator[None, None, Any]:
+        """As `read`, of a value that is there."""
+        if self.codec.read_steps is None:
+            return self.read({self.name: raw}, owner)
+        try:
+            return (yield from self.codec.read_steps(raw))
+        except ValueError as error:
+            raise RemoteProtocolError(f"{owner}.{self.name}: {error}") from None
 
     def _raw(self, value: dict[Any, Any]) -> Any:
         for name in (self.name, *self.also):
@@ -201,7 +234,7 @@ def _codec(hint: Any) -> _Codec:
         return _Codec(_same, _same)
     if issubclass(hint, Body):
         if _plan_of(hint).long:
-            return _Codec(hint.from_json, hint.to_json, hint.pieces, hint.is_short)
+            return _Codec(hint.from_json, hint.to_json, hint.pieces, hint.is_short, partial(_read_steps, hint))
         return _Codec(hint.from_json, hint.to_json)
     if issubclass(hint, StrEnum):
         return _Codec(lambda value: _read_enum(hint, value), str)
@@ -238,8 +271,22 @@ def _mapping_codec(key: _Codec, item: _Codec) -> _Codec:
             return False
         return item.pieces is None or all(item.is_short(entry) for entry in value.values())
 
+    def read_steps(value: Any) -> Generator[None, None, dict[Any, Any]]:
+        if not isinstance(value, dict):
+            return read(value)
+        found = {}
+        for name, entry in value.items():
+            if entry is not None:
+                found[key.read(name)] = item.read(entry)
+            yield
+        return found
+
     return _Codec(
-        read, lambda value: {key.write(name): item.write(entry) for name, entry in value.items()}, pieces, is_short
+        read,
+        lambda value: {key.write(name): item.write(entry) for name, entry in value.items()},
+        pieces,
+        is_short,
+        read_steps,
     )
 
 
