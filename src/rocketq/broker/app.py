@@ -46,6 +46,7 @@ from rocketq.protocol.names import AUTO_CREATE_TOPIC
 from rocketq.remoting import Connection, Dispatcher, Guard, Limits, Server, TlsConfig
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock, SystemClock
+from rocketq.runtime.slices import collect
 from rocketq.store import StateFiles, Store, StoreConfig
 from rocketq.store.timer_files import TimerPoint
 
@@ -373,11 +374,11 @@ class Broker:
         self.parts.locks.expire(self._clock.monotonic_ms())
         self.parts.filters.clean(self._clock.now_ms(), self.config.dead_filter_ms_max)
 
-    def _tick(self) -> None:
+    async def _tick(self) -> None:
         now_ms = self._clock.now_ms()
         for feed in self.feeds:
             feed.count()
-        self.parts.figures.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal())
+        await collect(self.parts.figures.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal()))
 
     def _disconnected(self, connection: Connection) -> None:
         if self._parts is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from rocketq.protocol.bodies.offsets import ConsumerOffsets
 
 _SEPARATOR = "@"
@@ -61,14 +59,10 @@ class OffsetTable:
     def forget_group(self, group: str) -> None:
         self._forget([_key(topic, group) for topic in self.topics_of(group)])
 
-    def slowest(self, topic: str, *, leave_out: Collection[str] = ()) -> dict[int, int]:
-        """By queue, the lowest offset that any group but those left out has committed."""
-        lowest: dict[int, int] = {}
-        for group in self.groups_of(topic):
-            if group not in leave_out:
-                for queue_id, offset in self.of(group, topic).items():
-                    lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
-        return lowest
+    def lower(self, lowest: dict[int, int], group: str, topic: str) -> None:
+        """Lower the offset of each queue to what the group has committed for it, if that is less."""
+        for queue_id, offset in self.of(group, topic).items():
+            lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """The target group goes on where the source is."""

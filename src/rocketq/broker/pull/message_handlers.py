@@ -5,12 +5,14 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.pull.consumer_filters import ConsumerFilter, ConsumerFilters
 from rocketq.broker.pull.tag_filter import tag_codes
 from rocketq.model import Record
+from rocketq.protocol.bodies import lazy_tuple
 from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.bodies.stats import QueueEntries, QueueEntry
 from rocketq.protocol.codes import RequestCode, ResponseCode
@@ -82,12 +84,13 @@ def queue_entries(request: Request[headers.QueryQueueRequest], ports: MessagePor
     known = ports.filters.get(header.group, header.topic) if header.group else None
     wanted = _Wanted(subscription, known, ports.filters)
     start = max(low, header.queue_offset)
-    units = (queue.unit(at) for at in range(start, min(high, start + min(header.count_max, _ENTRIES_MAX))))
+    units = [queue.unit(at) for at in range(start, min(high, start + min(header.count_max, _ENTRIES_MAX)))]
+    entry = partial(_entry, extensions=queue.extensions, wanted=wanted)
     return Reply(
         body=QueueEntries(
             subscription=subscription,
             filter_data=_filter_text(header.group, header.topic, ports.filters),
-            entries=tuple(_entry(unit, queue.extensions, wanted) for unit in units if unit is not None),
+            entries=lazy_tuple(entry, [unit for unit in units if unit is not None]),
             max_offset=high,
             min_offset=low,
         )

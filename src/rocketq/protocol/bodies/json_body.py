@@ -14,12 +14,23 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    NamedTuple,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.fastjson import ObjectKey, dumps, loads, write_key, write_text
@@ -28,6 +39,8 @@ from rocketq.protocol.values import Value, value
 
 _Class = TypeVar("_Class")
 _Body = TypeVar("_Body", bound="Body")
+_Source = TypeVar("_Source")
+_Entry = TypeVar("_Entry")
 _SHORT_COUNT = 32
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
 
@@ -44,6 +57,23 @@ def member(name: str, *, default: Any = MISSING, factory: Any = MISSING, also: s
 def body(cls: type[_Class]) -> type[_Class]:
     """Make a frozen value of a Body declaration; equal bodies are equal and may be keys."""
     return value(cls)
+
+
+def lazy_tuple(make: Callable[[_Source], _Entry], sources: Sequence[_Source]) -> tuple[_Entry, ...]:
+    """A long tuple of a body that is only encoded: each entry is made when it is written."""
+    return cast(tuple[_Entry, ...], _LazyTuple(make, sources))
+
+
+class _LazyTuple:
+    def __init__(self, make: Callable[[Any], Any], sources: Sequence[Any]) -> None:
+        self._make = make
+        self._sources = sources
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._make, self._sources)
 
 
 class Body(Value):
@@ -248,7 +278,7 @@ def _tuple_codec(item: _Codec) -> _Codec:
         return tuple(item.read(entry) for entry in value if entry is not None)
 
     def pieces(value: Any, line: str) -> Iterator[str]:
-        return _pieces_of("[", (("", item, entry) for entry in tuple(value)), "]", line)
+        return _pieces_of("[", (("", item, entry) for entry in value), "]", line)
 
     def is_short(value: Any) -> bool:
         return len(value) <= _SHORT_COUNT and (item.pieces is None or all(item.is_short(entry) for entry in value))
