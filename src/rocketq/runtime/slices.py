@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-SLICE_S: Final = 0.0005
+SLICE_S: Final = 0.00025
 """A producer waits this much longer while something long is built; a slice costs about 10 us besides."""
 
 _Item = TypeVar("_Item")
