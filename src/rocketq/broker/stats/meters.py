@@ -105,10 +105,12 @@ class Meters:
             yield
 
     def forget_topic(self, topic: str) -> None:
-        self._forget(lambda key: key == topic or key.startswith(f"{topic}@"))
+        prefix = group_key(topic, "")
+        self._forget(lambda key: key == topic or key.startswith(prefix))
 
     def forget_group(self, group: str) -> None:
-        self._forget(lambda key: key.endswith(f"@{group}"))
+        suffix = group_key("", group)
+        self._forget(lambda key: key.endswith(suffix))
 
     def _forget(self, doomed: Callable[[str], bool]) -> None:
         for name in [name for name in self._meters if doomed(name[1])]:

@@ -283,7 +283,17 @@ def _tuple_codec(item: _Codec) -> _Codec:
     def is_short(value: Any) -> bool:
         return len(value) <= _SHORT_COUNT and (item.pieces is None or all(item.is_short(entry) for entry in value))
 
-    return _Codec(read, lambda value: [item.write(entry) for entry in value], pieces, is_short)
+    def read_steps(value: Any) -> Generator[None, None, tuple[Any, ...]]:
+        if not isinstance(value, list):
+            return read(value)
+        found = []
+        for entry in value:
+            if entry is not None:
+                found.append(item.read(entry))
+            yield
+        return tuple(found)
+
+    return _Codec(read, lambda value: [item.write(entry) for entry in value], pieces, is_short, read_steps)
 
 
 def _mapping_codec(key: _Codec, item: _Codec) -> _Codec:
