@@ -28,7 +28,7 @@ import rocketq.kernel
 from bench.bars import Bar, save
 from bench.load.folders import run_folder
 from bench.load.generator import Load, Measured, run
-from bench.load.served import QUEUES, TOPIC, Served, Size, fill_tables, served
+from bench.load.served import TOPIC, Served, Size, fill, served
 from rocketq.protocol.bodies.heartbeat import Heartbeat, ProducerData
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
@@ -223,16 +223,13 @@ def measure(
     size: Size, *, rounds: int = ROUNDS, rest_s: float = 0.3, seconds: float = 5.0
 ) -> tuple[dict[str, Hold], dict[str, Producer]]:
     root = Path(tempfile.mkdtemp(prefix="rocketq-hold-"))
-    fill_tables(root / "data", size)
+    fill(root / "data", size, STORE)
     changes = [word for key, item in STORE.items() for word in ("--set", f"{key}={item}")]
     with ExitStack() as stack:
         (root / "namesrv.conf").write_text(f"kvConfigPath={root / 'kvConfig.json'}\n")
         names = stack.enter_context(served(root, "namesrv", "-c", str(root / "namesrv.conf")))
         words = ("broker", "-n", names.addr, "--data-dir", str(root / "data"), "--set", "brokerName=bench", *changes)
         broker = stack.enter_context(served(root, *words))
-        every = Load(topic=TOPIC, topics=size.read_topics, queues=QUEUES, warm_up=0, seconds=0.2)
-        while run(every, ports=[broker.port], pids=[broker.pid]).messages < 2 * size.read_topics * QUEUES:
-            print("  queues get their first messages ...", file=sys.stderr)
         crowd = Asker(broker.port)  # stays connected: its client is in all these groups
         groups = tuple(ProducerData(group=f"producers-{number}") for number in range(size.groups))
         crowd.ask(request(RequestCode.HEART_BEAT, Heartbeat(client_id="crowd", producers=groups).encode()))

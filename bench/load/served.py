@@ -6,17 +6,18 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.load.peers import START_SECONDS_MAX, as_installed, end
+from rocketq.model import NewMessage
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from rocketq.protocol.bodies.offsets import ConsumerOffsets
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
-from rocketq.store import StateFiles
+from rocketq.store import StateFiles, Store, StoreConfig
 
 TOPIC = "BenchMany"
 QUEUES = 8
@@ -70,8 +71,8 @@ def served(folder: Path, *words: str) -> Iterator[Served]:
         end(process)
 
 
-def fill_tables(root: Path, size: Size) -> None:
-    """The config files of a broker; queues that groups have committed for are to get messages later."""
+def fill(root: Path, size: Size, settings: Mapping[str, str]) -> None:
+    """The config files of a broker, and two messages in each queue that a group has committed for."""
     files, version = StateFiles(root), DataVersion().next(1)
     for file in (files.topics, files.groups, files.consumer_offsets):
         file.load()
@@ -83,3 +84,7 @@ def fill_tables(root: Path, size: Size) -> None:
     committed = dict.fromkeys(range(QUEUES), 1)
     keys = [f"{TOPIC}{number % size.read_topics}@group-{number}" for number in range(size.groups)]
     files.consumer_offsets.save(ConsumerOffsets(offsets=dict.fromkeys(keys, committed)))
+    with Store.open(StoreConfig(root=root).with_java(dict(settings))) as store:
+        for name in names[: size.read_topics]:
+            for number in range(2 * QUEUES):
+                store.append(NewMessage(topic=name, queue_id=number % QUEUES, body=b"x" * 128), wait=False)
