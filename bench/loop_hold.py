@@ -39,6 +39,7 @@ PRODUCER_RATIO_MAX = 1.15
 PROBE_S = 0.001
 ROUNDS = 5
 STORE = {"mappedFileSizeConsumeQueue": "20000", "mappedFileSizeCommitLog": str(256 << 20)}
+JAVA_533 = 479
 BIG_TOPIC = "BenchmarkTest"
 """Every broker has it, with 1,024 queues."""
 
@@ -93,7 +94,8 @@ class Asker:
 
 
 def request(code: RequestCode, body: bytes = b"", **fields: object) -> bytes:
-    return encode_command(Command(code=code, ext_fields={name: str(item) for name, item in fields.items()}, body=body))
+    ext_fields = {name: str(item) for name, item in fields.items()}
+    return encode_command(Command(code=code, version=JAVA_533, ext_fields=ext_fields, body=body))
 
 
 BROKER_REQUESTS: dict[str, tuple[bytes, ...]] = {
