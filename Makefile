@@ -76,7 +76,7 @@ chaos-failovers: setup
 	$(BIN)/python -m tests.adversity.chaos
 
 bench: setup ## the figures, as ratios within one run
-	@status=0; for each in store opening broker pipeline replication client delays filters spark; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
+	@status=0; for each in store opening broker pipeline loop_hold replication client delays filters spark; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
 
 demo: setup ## the whole story: cluster, orders, failing consumers, Spark, dead letters, replay
 	@echo "demo: two brokers, an order stream, consumers that fail, Spark beside them; a minute or two"

@@ -14,6 +14,8 @@ from bench.filters import judge as judge_filters
 from bench.filters import run_round as run_filters
 from bench.filters import table as filters_table
 from bench.load.generator import NoCompilerError, program
+from bench.loop_hold import Hold, Producer
+from bench.loop_hold import judge as judge_holds
 from bench.opening import run as run_opening
 from bench.store import Figures, judge, medians, run_round, table
 
@@ -65,6 +67,28 @@ def test_the_replication_benchmark_runs() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)) == {"sends", "catch-up"}
+
+
+def test_the_loop_hold_benchmark_runs() -> None:
+    try:
+        program()
+    except NoCompilerError as reason:
+        pytest.skip(str(reason))
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.loop_hold", "--smoke"], capture_output=True, text=True, check=False, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert {"317 progress of all groups", "NameServer 103 a broker registers"} <= set(said["holds"])
+    assert set(said["producers"]) == {"8 x 128", "1 x 1"}
+
+
+def test_a_hold_is_judged_by_the_longest_wait() -> None:
+    short, long = (Hold(wait_ms=ms, worst_ms=99, cpu_ms=1, answer_kib=1) for ms in (1.0, 11.0))
+    producer = Producer(p50_us=10, p99_us=100, p50_us_asked=10, p99_us_asked=114)
+    bars = judge_holds({"21": short, "317": long}, {"8 x 128": producer})
+    assert [bar.held for bar in bars] == [False, True]
+    assert "317" in bars[0].name
 
 
 def test_the_client_benchmark_runs() -> None:

@@ -152,7 +152,7 @@ class World:
     def save(self) -> None:
         self.transactions.keep_floors(self.store.end, self.store.safe_to)
         if self.chance.random() < 0.5:
-            self.saved = self.offsets.snapshot()
+            self.saved = ConsumerOffsets.decode(self.offsets.body().encode())
 
     def act(self) -> None:
         self.clock.advance(self.chance.randrange(300))

@@ -27,6 +27,7 @@ from rocketq.remoting import Check, Connection, Dispatcher, Limits, Server, TlsC
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock, SystemClock
 from rocketq.runtime.observed_list import ObservedList
+from rocketq.runtime.slices import collect
 from rocketq.store import Store, StoreConfig
 from rocketq.store.timer_files import TimerPoint
 
@@ -321,11 +322,11 @@ class Broker:
         self.parts.groups.expire()
         self.parts.pull.clean_filters()
 
-    def _tick(self) -> None:
+    async def _tick(self) -> None:
         for fast_path in self.fast_paths:
             fast_path.count()
             fast_path.forget_pages()
-        self.parts.stats.tick()
+        await collect(self.parts.stats.tick())
 
     def _disconnected(self, connection: Connection) -> None:
         if self._parts is not None:

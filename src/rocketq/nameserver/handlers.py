@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Coroutine, Generator
+from dataclasses import dataclass, field
+from typing import Any
 
 from rocketq.errors import ConfigError
 from rocketq.nameserver import route_views
 from rocketq.nameserver.kv_config import KvConfig
-from rocketq.nameserver.route_table import Registration, RouteTable, same_version
+from rocketq.nameserver.route_table import Master, Registration, RouteTable, same_version
 from rocketq.nameserver.settings import Settings
 from rocketq.protocol.bodies.queues import DataVersion, KeyValues
-from rocketq.protocol.bodies.registration import decode_registration
+from rocketq.protocol.bodies.registration import Registration as RegistrationBody
+from rocketq.protocol.bodies.registration import registration_steps
 from rocketq.protocol.bodies.routes import MemberGroupAnswer, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.config_text import decode_config
 from rocketq.protocol.headers import nameserver as headers
+from rocketq.protocol.json_steps import run_steps
 from rocketq.protocol.messages import body_crc
 from rocketq.protocol.names import ORDER_NAMESPACE
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
+from rocketq.runtime.slices import finish
 
+_SHORT_BODY_BYTES = 2048
 _ZLIB_START = b"\x78"
 
 
@@ -30,6 +36,7 @@ class Ports:
     kv: KvConfig
     settings: Settings
     clock: Clock
+    registering: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 handlers: Handlers[Ports] = Handlers()
@@ -39,12 +46,36 @@ handlers: Handlers[Ports] = Handlers()
 
 
 @handlers.on(RequestCode.REGISTER_BROKER)
-def register_broker(request: Request[headers.RegisterBrokerRequest], ports: Ports) -> Reply:
-    header = request.header
-    if header.body_crc not in (0, body_crc(request.body)):
+def register_broker(
+    request: Request[headers.RegisterBrokerRequest], ports: Ports
+) -> Reply | Coroutine[Any, Any, Reply]:
+    """Of many topics in slices, one broker after the other; of a few before the next request is read."""
+    if request.header.body_crc not in (0, body_crc(request.body)):
         raise Refusal(ResponseCode.SYSTEM_ERROR, "the body does not have the CRC its header says")
-    body = decode_registration(request.body, compressed=_is_compressed(request), version=request.version)
-    registration = Registration(
+    if len(request.body) > _SHORT_BODY_BYTES or ports.registering.locked():
+        return _register_in_slices(request, ports)
+    body = run_steps(_read(request))
+    return _registered(
+        ports.routes.register(_registration(request, body), request.connection, ports.clock.monotonic_ms()), ports
+    )
+
+
+async def _register_in_slices(request: Request[headers.RegisterBrokerRequest], ports: Ports) -> Reply:
+    async with ports.registering:
+        registration = _registration(request, await finish(_read(request)))
+        if request.connection.is_closed:
+            return Reply()  # the broker is gone with its connection
+        now_ms = ports.clock.monotonic_ms()
+        return _registered(await finish(ports.routes.register_steps(registration, request.connection, now_ms)), ports)
+
+
+def _read(request: Request[headers.RegisterBrokerRequest]) -> Generator[None, None, RegistrationBody]:
+    return registration_steps(request.body, compressed=_is_compressed(request), version=request.version)
+
+
+def _registration(request: Request[headers.RegisterBrokerRequest], body: RegistrationBody) -> Registration:
+    header = request.header
+    return Registration(
         cluster=header.cluster,
         broker_name=header.broker_name,
         broker_id=header.broker_id,
@@ -55,7 +86,9 @@ def register_broker(request: Request[headers.RegisterBrokerRequest], ports: Port
         topics=body.topics,
         filter_servers=body.filter_servers,
     )
-    master = ports.routes.register(registration, request.connection, ports.clock.monotonic_ms())
+
+
+def _registered(master: Master | None, ports: Ports) -> Reply:
     answer = headers.RegisterBrokerResponse(master_addr=master.addr, ha_addr=master.ha_addr) if master else None
     orders = ports.kv.list(ORDER_NAMESPACE)
     return Reply(header=answer, body=b"" if orders is None else KeyValues(table=orders))

@@ -10,7 +10,7 @@ broker registered over; it is only compared and handed back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,6 +18,7 @@ from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.bodies.routes import QueueData
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from rocketq.protocol.flags import Perm
+from rocketq.protocol.json_steps import run_steps
 
 LIFE_MS: Final = 120_000
 MASTER_ID: Final = 0
@@ -83,6 +84,13 @@ class RouteTable:
 
     def register(self, registration: Registration, link: Hashable, now_ms: int) -> Master | None:
         """Take in what a broker says; a slave is told its master."""
+        return run_steps(self.register_steps(registration, link, now_ms))
+
+    def register_steps(
+        self, registration: Registration, link: Hashable, now_ms: int
+    ) -> Generator[None, None, Master | None]:
+        """As `register`, in steps that take microseconds each. Only one registration may be under way; a broker that
+        goes in between stays away."""
         name, addr = registration.broker_name, registration.addr
         if self._is_outdated(registration):
             return None  # what it registered before, if anything, ages out
@@ -101,7 +109,7 @@ class RouteTable:
             forgotten=set() if is_newer or before is None else before.forgotten,
         )
         if registration.broker_id == MASTER_ID:
-            self._take_topics(registration, is_newer)
+            yield from self._take_topics(registration, is_newer)
             return None
         return self._master(name)
 
@@ -185,15 +193,18 @@ class RouteTable:
         broker.addrs[registration.broker_id] = registration.addr
         return was_free
 
-    def _take_topics(self, registration: Registration, is_newer: bool) -> None:
+    def _take_topics(self, registration: Registration, is_newer: bool) -> Generator[None, None, None]:
         """Topics that are no longer listed stay. With an unchanged version only unknown ones are taken: a wiped
         permission must last, and a registration of one topic alone must not hide the others."""
-        name = registration.broker_name
-        forgotten = self.live[name, registration.addr].forgotten
+        name, place = registration.broker_name, (registration.broker_name, registration.addr)
+        live = self.live[place]
         for topic, config in registration.topics.topics.items():
+            if self.live.get(place) is not live:
+                return
             queues = self.topics.get(topic)
-            if is_newer or ((queues is None or name not in queues) and topic not in forgotten):
+            if is_newer or ((queues is None or name not in queues) and topic not in live.forgotten):
                 self.topics.setdefault(topic, {})[name] = _queue_data(name, config)
+            yield
 
     def _master(self, broker_name: str) -> Master | None:
         addr = self.brokers[broker_name].addrs.get(MASTER_ID)
@@ -222,10 +233,15 @@ class RouteTable:
                 del self.topics[topic]
 
     def _change_perm(self, broker_name: str, change: PermChange) -> int:
+        """Most topics have the same queues: they share what becomes of these, or it would take long."""
         changed = [queues for queues in self.topics.values() if broker_name in queues]
+        made: dict[tuple[int, int, int, int], QueueData] = {}
         for queues in changed:
             data = queues[broker_name]
-            queues[broker_name] = replace(data, perm=int(change(data.perm)))
+            key = (data.read_queue_count, data.write_queue_count, data.perm, data.topic_sys_flag)
+            if key not in made:
+                made[key] = replace(data, perm=int(change(data.perm)))
+            queues[broker_name] = made[key]
         return len(changed)
 
 

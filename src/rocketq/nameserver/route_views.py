@@ -9,6 +9,9 @@ from rocketq.protocol.bodies.routes import BrokerData, ClusterTable, MemberGroup
 from rocketq.protocol.bodies.topics import TopicList
 from rocketq.protocol.flags import TopicSysFlag
 
+_UNIT = int(TopicSysFlag.UNIT)  # plain numbers: each operation on a flag of an enum makes a new one
+_UNIT_SUB = int(TopicSysFlag.UNIT_SUB)
+
 
 def topic_route(table: RouteTable, topic: str, order_config: str | None = None) -> TopicRoute | None:
     """Where a topic is; None when no living broker has it. Brokers with slaves only are in it, without id 0."""
@@ -48,15 +51,15 @@ def system_topics(table: RouteTable) -> TopicList:
 
 
 def unit_topics(table: RouteTable) -> TopicList:
-    return _topics_by_flag(table, lambda flag: bool(flag & TopicSysFlag.UNIT))
+    return _topics_by_flag(table, lambda flag: bool(flag & _UNIT))
 
 
 def unit_sub_topics(table: RouteTable) -> TopicList:
-    return _topics_by_flag(table, lambda flag: bool(flag & TopicSysFlag.UNIT_SUB))
+    return _topics_by_flag(table, lambda flag: bool(flag & _UNIT_SUB))
 
 
 def unit_sub_only_topics(table: RouteTable) -> TopicList:
-    return _topics_by_flag(table, lambda flag: bool(flag & TopicSysFlag.UNIT_SUB) and not flag & TopicSysFlag.UNIT)
+    return _topics_by_flag(table, lambda flag: bool(flag & _UNIT_SUB) and not flag & _UNIT)
 
 
 def member_group(table: RouteTable, cluster: str, broker_name: str) -> MemberGroup:

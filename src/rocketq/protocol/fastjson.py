@@ -32,6 +32,8 @@ _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
 _SINGLE_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _REQUOTE = re.compile(r"\\.|\"", re.DOTALL)
 _STRINGS = json.JSONDecoder(strict=False)
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_NESTED = (dict, list, tuple)
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "undefined": None}
 
 
@@ -53,9 +55,9 @@ class ObjectKey:
 
 def loads(data: bytes | str) -> Any:
     """Read one document in fastjson's dialect; RemoteProtocolError, with the position, when it is not one."""
-    text = data if isinstance(data, str) else _decode(data)
+    text = data if isinstance(data, str) else decode_text(data)
     try:
-        value = _STRICT.decode(text) if text else _fail("empty", 0)
+        value = STRICT_DECODER.decode(text) if text else _fail("empty", 0)
     except RecursionError:
         raise RemoteProtocolError(f"JSON nested deeper than {NESTING_MAX}") from None
     except ValueError:
@@ -70,16 +72,25 @@ def dumps(value: Any, *, pretty: bool = False) -> bytes:
     Raw UTF-8, members in the order given. Integer keys are quoted, as every client accepts; ObjectKeys are written
     inline, which only fastjson (and Go, for reset offsets) reads.
     """
+    return to_bytes(write_text(value, "\n" if pretty else ""))
+
+
+def write_text(value: Any, line: str = "") -> str:
+    """A value inside a document; `line` is the break and indent of its level there, empty in the compact form."""
     try:
-        text = _write_strict(value, _TABBED if pretty else _COMPACT)
+        return _write_lines(value, line) if line else _write_strict(value)
     except TypeError:
-        text = _write(value, "\n" if pretty else "")
+        return _write(value, line)
     except (ValueError, RecursionError) as error:
         raise LocalProtocolError(f"not writable as JSON: {error}") from None
-    return text.encode("utf-8", "replace")  # a lone surrogate becomes "?", as Java writes it
 
 
-def _decode(data: bytes) -> str:
+def to_bytes(text: str) -> bytes:
+    """A lone surrogate becomes "?", as Java writes it."""
+    return text.encode("utf-8", "replace")
+
+
+def decode_text(data: bytes) -> str:
     try:
         return bytes(data).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -102,7 +113,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-_STRICT = json.JSONDecoder(strict=False, parse_float=_finite, parse_constant=_no_constant)
+STRICT_DECODER = json.JSONDecoder(strict=False, parse_float=_finite, parse_constant=_no_constant)
 
 
 def _check_nesting(text: str, value: Any) -> None:
@@ -237,12 +248,19 @@ def _requote(found: re.Match[str]) -> str:
     return {"\\'": "'", '"': '\\"'}.get(found.group(), found.group())
 
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_TABBED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), indent="\t")
+def _write_strict(value: Any, indent: str | None = None) -> str:
+    if indent is None:
+        return _COMPACT.encode(value)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), indent=indent)
 
 
-def _write_strict(value: Any, encoder: json.JSONEncoder = _COMPACT) -> str:
-    return encoder.encode(value)
+def _write_lines(value: Any, line: str) -> str:
+    """The tabbed form. An object of plain members is written by the compiled writer, which knows no indents."""
+    if not isinstance(value, dict) or not value or any(item and isinstance(item, _NESTED) for item in value.values()):
+        return _write_strict(value, indent="\t").replace("\n", line)
+    inner = line + "\t"
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=("," + inner, ":"))
+    return "{" + inner + text[1:-1] + line + "}"
 
 
 def _write(value: Any, line: str) -> str:
@@ -250,7 +268,7 @@ def _write(value: Any, line: str) -> str:
     inner = line + "\t" if line else ""
     match value:
         case dict() if value:
-            items = [f"{_write_key(key)}:{_write(item, inner)}" for key, item in value.items()]
+            items = [f"{write_key(key)}:{_write(item, inner)}" for key, item in value.items()]
             return "{" + inner + f",{inner}".join(items) + line + "}"
         case list() | tuple() if value:
             return "[" + inner + f",{inner}".join(_write(item, inner) for item in value) + line + "]"
@@ -260,7 +278,8 @@ def _write(value: Any, line: str) -> str:
         raise LocalProtocolError(f"not writable as JSON: {error}") from None
 
 
-def _write_key(key: Any) -> str:
+def write_key(key: Any) -> str:
+    """A member's name with its quotes; an ObjectKey inline."""
     match key:
         case ObjectKey():
             return key.text

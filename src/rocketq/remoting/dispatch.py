@@ -23,7 +23,9 @@ _REMARK_CHARS_MAX = 1_000
 class Draft(Protocol):
     """An answer that lacks what it takes over from its request."""
 
-    def to_command(self, request: Command) -> Command: ...
+    async def complete(self, request: Command, connection: Connection) -> Command | None:
+        """None when the peer has gone meanwhile."""
+        ...
 
 
 class LateAnswer(Protocol):
@@ -175,7 +177,10 @@ class Dispatcher:
     async def _answer_later(self, request: Command, connection: Connection, answer: LateAnswer) -> None:
         try:
             given = await answer
-            response = given if given is None or isinstance(given, Command) else given.to_command(request)
+            if given is None or isinstance(given, Command):
+                response = given
+            else:
+                response = await given.complete(request, connection)
         except Exception as error:  # the same boundary as in dispatch
             response = failure_answer(request, error)
         if (task := asyncio.current_task()) is not None:

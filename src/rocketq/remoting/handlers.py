@@ -10,17 +10,19 @@ handlers.bind(dispatcher, ports)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from rocketq.protocol.bodies import Body
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
+from rocketq.protocol.fastjson import to_bytes
 from rocketq.protocol.headers import Header
 from rocketq.protocol.headers.by_code import decode_header
 from rocketq.remoting.connection import Connection
 from rocketq.remoting.dispatch import Answer, Handler, Registry
+from rocketq.runtime.slices import UnwantedError, collect
 
 H = TypeVar("H")
 _Ports = TypeVar("_Ports")
@@ -45,17 +47,55 @@ class Request(Generic[H]):
 
 @dataclass(slots=True)
 class Reply:
-    """An answer without what it takes over from its request."""
+    """An answer without what it takes over from its request. A body in pieces is JSON that is made as it is read."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
     header: Header | None = field(default=None, kw_only=True)
-    body: Body | bytes = field(default=b"", kw_only=True)
+    body: Body | bytes | Iterator[str] = field(default=b"", kw_only=True)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the body takes so long to encode that it must be done in slices."""
+        return not (isinstance(self.body, bytes) or (isinstance(self.body, Body) and self.body.is_short()))
 
     def to_command(self, request: Command) -> Command:
-        body = self.body if isinstance(self.body, bytes) else self.body.encode()
+        match self.body:
+            case bytes():
+                return self._with_body(request, self.body)
+            case Body():
+                return self._with_body(request, self.body.encode())
+        return self._with_body(request, to_bytes("".join(self.body)))
+
+    async def complete(self, request: Command, connection: Connection) -> Command | None:
+        """As `to_command`, a long body in slices; None when the peer has gone meanwhile."""
+        if isinstance(self.body, bytes) or not self.is_long:
+            return self.to_command(request)
+        pieces = self.body.pieces() if isinstance(self.body, Body) else self.body
+        try:
+            text = "".join(await collect(pieces, lambda: not connection.is_closed))
+        except UnwantedError:
+            return None
+        return self._with_body(request, to_bytes(text))
+
+    def _with_body(self, request: Command, body: bytes) -> Command:
         ext_fields = self.header.encode() if self.header is not None else None
         return request.answer(self.code, remark=self.remark, ext_fields=ext_fields, body=body)
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedAnswer:
+    """A LateAnswer to a request that is carried out: only the body is still to be encoded."""
+
+    reply: Reply
+    request: Command
+    connection: Connection
+
+    def __await__(self) -> Generator[Any, None, Command | None]:
+        return self.reply.complete(self.request, self.connection).__await__()
+
+    def close(self) -> None:
+        """Nothing was begun."""
 
 
 TypedAnswer = Reply | None | Coroutine[Any, Any, Reply | None]
@@ -86,6 +126,8 @@ class Handlers(Generic[_Ports]):
 def _untyped(handler: TypedHandler[_Ports], ports: _Ports) -> Handler:
     def handle(command: Command, connection: Connection) -> Answer:
         answer = handler(Request(decode_header(command), command, connection), ports)
-        return answer.to_command(command) if isinstance(answer, Reply) else answer
+        if not isinstance(answer, Reply):
+            return answer
+        return SlicedAnswer(answer, command, connection) if answer.is_long else answer.to_command(command)
 
     return handle

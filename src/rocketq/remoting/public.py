@@ -3,7 +3,7 @@
 from rocketq.remoting.connection import Connection, Endpoint
 from rocketq.remoting.dispatch import Check, Dispatcher, Handler, Hook, Middleware, Refusal, Registry
 from rocketq.remoting.feed import Feed, feed_frames
-from rocketq.remoting.handlers import Handlers, Reply, Request
+from rocketq.remoting.handlers import Handlers, Reply, Request, SlicedAnswer
 from rocketq.remoting.limits import Limits
 from rocketq.remoting.loops import run
 from rocketq.remoting.pool import ConnectionPool
@@ -29,6 +29,7 @@ __all__ = [
     "Request",
     "Server",
     "ServerTls",
+    "SlicedAnswer",
     "TlsConfig",
     "TlsMode",
     "feed_frames",

@@ -63,6 +63,9 @@ class StateFile(Generic[State]):
         return self._kind()
 
     def save(self, state: State) -> None:
+        self.write(dumps(state.to_json(), pretty=True))
+
+    def write(self, data: bytes) -> None:
         """Replace the file in one step; what it held before becomes the backup."""
         if not self._loaded:
             raise StoreError(f"{self.path} was not loaded, so it is not saved")
@@ -71,7 +74,7 @@ class StateFile(Generic[State]):
             spare.unlink(missing_ok=True)
             os.link(self.path, spare)
             os.replace(spare, self.backup)
-        self._disk.replace(self.path, dumps(state.to_json(), pretty=True))
+        self._disk.replace(self.path, data)
         self._file_is_good = True
 
 

@@ -378,7 +378,7 @@ async def test_figures_are_counted(make_rocketq_cluster: MakeCluster, topic: str
     broker = cluster.brokers[0]
 
     async def tick() -> None:
-        broker._tick()
+        await broker._tick()
 
     async def statistic(peer: Peer, name: str, key: str) -> int:
         answer = await peer.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})

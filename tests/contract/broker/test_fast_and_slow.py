@@ -137,7 +137,7 @@ class Twin:
         self.broker.fast_paths[0].count()  # as before any handler that would look
         now = parts.stats.figures.traffic.now
         outcome.tables = {
-            "offsets": parts.groups.offsets.snapshot().offsets,
+            "offsets": parts.groups.offsets.body().offsets,
             "positions": dict(cast(Any, parts.groups.positions)._offsets),
             "traffic": (now.put, now.put_bytes, now.put_failed, now.found, now.missed, now.transferred),
             "meters": {key: (m.value, m.times) for key, m in cast(Any, parts.stats.figures.meters)._meters.items()},

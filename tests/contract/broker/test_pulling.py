@@ -112,7 +112,7 @@ async def test_072_a_filtered_pull_moves_on_at_the_regular_look(make_rocketq_clu
     polling = cluster.brokers[0].parts.pull.polling
 
     async def look() -> None:
-        polling.recheck()
+        await polling.recheck()
 
     async with connected(cluster.broker_addr) as (peer,):
         await fill(peer, topic, 1)

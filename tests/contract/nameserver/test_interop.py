@@ -165,6 +165,30 @@ def test_interop_3_oneway_registrations_work_and_are_not_answered(play: Play) ->
     play(scenario)
 
 
+def test_registrations_of_many_topics_do_not_mix(play: Play) -> None:
+    """Goal: long ones are taken in slices; the newer version of a broker's topics wins as a whole."""
+
+    def many(version: int) -> Registration:
+        topics = {f"T{n}": TopicConfig(topic=f"T{n}", write_queue_count=version) for n in range(500)}
+        data_version = DataVersion(counter=version, timestamp_ms=version)
+        return Registration(topics=TopicConfigTable(topics=topics, data_version=data_version))
+
+    async def scenario(house: House, client: Client) -> None:
+        ext_fields = {"brokerName": "b", "brokerAddr": "b:1", "clusterName": "C", "brokerId": "0"}
+        commands = [
+            Command(code=RequestCode.REGISTER_BROKER, ext_fields=ext_fields, body=many(version).encode())
+            for version in (1, 2, 3)
+        ]
+        answers = await asyncio.gather(*(client._pool.invoke(house.server.addr, each, 10_000) for each in commands))
+        assert [answer.code for answer in answers] == [0, 0, 0]
+        for name in ("T0", "T250", "T499"):
+            route = await client.route(name)
+            assert route is not None
+            assert route.queues[0].write_queue_count == 3
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("form", list(HeaderForm))
 def test_interop_12_an_unknown_code_is_answered_with_3(play: Play, form: HeaderForm) -> None:
     async def scenario(house: House, client: Client) -> None:

@@ -14,7 +14,7 @@ def test_a_meter_is_right_after_its_first_sample() -> None:
     meters = Meters(clock.now_ms())
     meters.add(Statistic.TOPIC_PUT_COUNT, "T", 5)
     clock.advance(SAMPLE_MS)
-    meters.sample(clock.now_ms())
+    list(meters.sample(clock.now_ms()))
     meter = meters.get(Statistic.TOPIC_PUT_COUNT, "T")
     assert meter is not None
     assert (meter.stats().minute.sum, meter.stats().minute.tps, meter.stats().minute.average) == (5, 0.5, 5.0)
@@ -27,13 +27,13 @@ def test_the_minute_slides_and_the_hour_remembers() -> None:
     meters.add(Statistic.TOPIC_PUT_COUNT, "T", 7)
     for _ in range(61):
         clock.advance(SAMPLE_MS)
-        meters.sample(clock.now_ms())
+        list(meters.sample(clock.now_ms()))
     meter = meters.get(Statistic.TOPIC_PUT_COUNT, "T")
     assert meter is not None
     assert (meter.stats().minute.sum, meter.stats().hour.sum, meter.stats().day.sum) == (0, 7, 0)
     for _ in range(300):
         clock.advance(SAMPLE_MS)
-        meters.sample(clock.now_ms())
+        list(meters.sample(clock.now_ms()))
     assert meter.stats().day.sum == 7
     assert meters.tps(Statistic.TOPIC_PUT_COUNT, "T") == 0.0
     assert meters.tps(Statistic.TOPIC_PUT_COUNT, "nobody") == 0.0

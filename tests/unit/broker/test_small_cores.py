@@ -60,9 +60,9 @@ def test_offsets_by_topic_and_group() -> None:
     offsets.clone("nobody", "k", "T")
     assert offsets.of("k", "T") == {1: 2}
     offsets.forget_topic("T")
-    assert offsets.snapshot().offsets == {"U@g": {0: -1}}
+    assert offsets.body().offsets == {"U@g": {0: -1}}
     offsets.forget_group("g")
-    assert offsets.snapshot().offsets == {}
+    assert offsets.body().offsets == {}
 
 
 def queues(count: int) -> list[MessageQueue]:

@@ -123,6 +123,18 @@ def test_a_wiped_permission_lasts_until_the_topics_change() -> None:
     assert perm(table) == 6
 
 
+def test_a_broker_that_goes_while_it_registers_stays_away() -> None:
+    """Goal: topics are taken in steps; none of a broker that is gone meanwhile stays behind."""
+    table = RouteTable()
+    steps = table.register_steps(broker(topics=topics("T", "U", "V")), "link", 0)
+    next(steps)
+    assert list(addrs(table)) == ["a"]
+    table.disconnect("link")
+    assert list(steps) == []
+    assert all_topics(table).topics == ()
+    assert topic_route(table, "U") is None
+
+
 def test_the_last_address_takes_queues_topics_and_cluster_along() -> None:
     table = table_of(broker(), broker("a", 1), broker("b", topics=topics("T", "B"), cluster="D"))
     table.unregister("a", 0, "a0:1")

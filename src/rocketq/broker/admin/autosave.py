@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.topics.table import TopicTable
-from rocketq.store import StateFiles
+from rocketq.protocol.bodies import Body
+from rocketq.protocol.fastjson import to_bytes
+from rocketq.runtime.slices import collect
+from rocketq.store import StateFile, StateFiles
 
 log = logging.getLogger(__name__)
 
-Save = Callable[[], None]
-MakeSave = Callable[[], Save]
-"""Copies a table as it is now, which takes as long as the table is large: once per write, not once per change."""
+_State = TypeVar("_State", bound=Body)
+
+
+async def save_in_slices(file: StateFile[_State], state: _State) -> None:
+    """Encoded in slices, for a table may be long; written by another thread, for that waits for the disk."""
+    data = to_bytes("".join(await collect(state.pieces("\n"))))
+    await asyncio.to_thread(file.write, data)
+
+
+class _Table(NamedTuple):
+    """A table and its file; `state` copies it as it is now: once per write, not once per change."""
+
+    file: StateFile[Any]
+    state: Callable[[], Body]
 
 
 class StateKeeper:
-    """Another thread writes, since that waits for the disk. Changes made while it writes are written together next.
+    """Changes made while a table is written are written together next.
 
     `changes` counts those of topics and groups; who made one and waits for `settle` has it on disk.
     """
@@ -34,7 +49,7 @@ class StateKeeper:
         self._saving_offsets = asyncio.Lock()
         self.changes = 0
         self._settled_changes = 0
-        self._unsaved: set[MakeSave] = set()
+        self._unsaved: set[_Table] = set()
         self._saving: asyncio.Task[None] | None = None
         self._told = ""
 
@@ -43,8 +58,10 @@ class StateKeeper:
         self._topics.load(self._files.topics.load())
         self._offsets.load(self._files.consumer_offsets.load())
         self._groups.load(self._files.groups.load())
-        self._topics.listeners.append(partial(self._note, self._topics_save))
-        self._groups.listeners.append(partial(self._note, self._groups_save))
+        topics = _Table(self._files.topics, self._topics.snapshot)
+        groups = _Table(self._files.groups, self._groups.snapshot)
+        self._topics.listeners.append(partial(self._note, topics))
+        self._groups.listeners.append(partial(self._note, groups))
 
     # topics and groups
 
@@ -58,16 +75,10 @@ class StateKeeper:
         while self._settled_changes < target:
             await asyncio.shield(self._save_soon())  # the next change must not wait for who gave up waiting
 
-    def _note(self, make_save: MakeSave) -> None:
+    def _note(self, table: _Table) -> None:
         self.changes += 1
-        self._unsaved.add(make_save)
+        self._unsaved.add(table)
         self._save_soon()
-
-    def _topics_save(self) -> Save:
-        return partial(self._files.topics.save, self._topics.snapshot())
-
-    def _groups_save(self) -> Save:
-        return partial(self._files.groups.save, self._groups.snapshot())
 
     def _save_soon(self) -> asyncio.Task[None]:
         """The write under way, or a new one: one that has ended covers nothing that came behind it."""
@@ -81,7 +92,8 @@ class StateKeeper:
         upto, unsaved = self.changes, self._unsaved
         self._unsaved = set()
         try:
-            await asyncio.to_thread(_run_all, [make_save() for make_save in unsaved])
+            for table in unsaved:
+                await save_in_slices(table.file, table.state())
         except BaseException:
             self._unsaved |= unsaved
             raise
@@ -121,10 +133,5 @@ class StateKeeper:
             changes = self._offsets.changes
             if changes == self._saved_offset_changes:
                 return
-            await asyncio.to_thread(self._files.consumer_offsets.save, self._offsets.snapshot())
+            await save_in_slices(self._files.consumer_offsets, self._offsets.body())
             self._saved_offset_changes = changes
-
-
-def _run_all(saves: Iterable[Save]) -> None:
-    for save in saves:
-        save()

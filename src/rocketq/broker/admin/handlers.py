@@ -76,7 +76,7 @@ async def clean_log(request: Request[None], ports: OperationPorts) -> Reply:
 
 @handlers.on(RequestCode.GET_ALL_CONSUMER_OFFSET)
 def all_offsets(request: Request[None], ports: OperationPorts) -> Reply:
-    return Reply(body=ports.offsets.snapshot())
+    return Reply(body=ports.offsets.body())
 
 
 @handlers.on(RequestCode.GET_ALL_DELAY_OFFSET)

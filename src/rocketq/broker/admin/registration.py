@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,11 +16,12 @@ from rocketq.broker.free_port import REPLICATION_STEP
 from rocketq.broker.topics.table import TopicTable
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.queues import DataVersion, KeyValues
-from rocketq.protocol.bodies.registration import Registration
+from rocketq.protocol.bodies.registration import Registration, compress_parts
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.bodies.topics import TopicConfigTable
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
+from rocketq.protocol.fastjson import to_bytes
 from rocketq.protocol.flags import Perm
 from rocketq.protocol.headers import nameserver as headers
 from rocketq.protocol.messages import body_crc
@@ -29,6 +30,7 @@ from rocketq.protocol.versions import OUR_VERSION
 from rocketq.remoting import Connection, ConnectionPool
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock
+from rocketq.runtime.slices import collect
 
 log = logging.getLogger(__name__)
 
@@ -44,26 +46,35 @@ MasterListener = Callable[[str, str | None], None]
 """Told where a slave's master is, and where it can be followed, whenever a NameServer says so."""
 
 
+@dataclass(frozen=True, slots=True)
+class _TopicsText:
+    """The topics as they are sent, for as long as nothing of this changes."""
+
+    version: DataVersion
+    perm: int
+    compressed: bool
+    body: bytes = field(default=b"", compare=False)
+
+
 class Registrations:
     """What a broker tells NameServers about itself, as it is now."""
 
     def __init__(self, settings: Settings, topics: TopicTable) -> None:
         self.settings = settings
         self._topics = topics
+        self._text: _TopicsText | None = None
+        self._encoding = asyncio.Lock()
         self._state_version: int | None = None
 
     def take_state(self, state_version: int) -> None:
         """The epoch of a master among replicas: NameServers reject an older one."""
         self._state_version = state_version
 
-    def register(self) -> Command:
-        config = self.settings.config
-        topics = _as_permitted(self._topics.snapshot(), config.perm)
-        if self._state_version is not None:
-            topics = replace(topics, data_version=self._version)
-        registration = Registration(topics=topics)
-        compressed = config.compressed_register
-        body = registration.encode_compressed(OUR_VERSION) if compressed else registration.encode()
+    async def register(self) -> Command:
+        """The topics are encoded once for all NameServers, and again when they have changed."""
+        async with self._encoding:
+            text = await self._encoded()
+        config, compressed, body = self.settings.config, text.compressed, text.body
         header = headers.RegisterBrokerRequest(
             broker_name=config.name,
             broker_addr=self._addr,
@@ -74,6 +85,21 @@ class Registrations:
             body_crc=body_crc(body),
         )
         return make_request(header, opaque=0, body=body)
+
+    async def _encoded(self) -> _TopicsText:
+        config = self.settings.config
+        wanted = _TopicsText(self._version, config.perm, config.compressed_register)
+        if self._text == wanted:
+            return self._text
+        table = replace(self._topics.snapshot(), data_version=wanted.version)
+        registration = Registration(topics=await _as_permitted(table, wanted.perm))
+        if wanted.compressed:
+            parts = await collect(registration.compressed_parts(OUR_VERSION))
+            body = await asyncio.to_thread(compress_parts, parts)
+        else:
+            body = to_bytes("".join(await collect(registration.pieces())))
+        self._text = replace(wanted, body=body)
+        return self._text
 
     def compare_version(self) -> Command:
         config = self.settings.config
@@ -166,7 +192,7 @@ class NameServerLink:
         try:
             if not needed and not await self._is_outdated():
                 return True
-            answer = await self._send(self._registrations.register())
+            answer = await self._send(await self._registrations.register())
             if answer is not None:
                 self._on_answer(answer)
             return answer is not None
@@ -309,9 +335,9 @@ async def _not_for_long(waits: Iterable[Coroutine[Any, Any, object]]) -> None:
             await asyncio.gather(*waits)
 
 
-def _as_permitted(table: TopicConfigTable, perm: int) -> TopicConfigTable:
+async def _as_permitted(table: TopicConfigTable, perm: int) -> TopicConfigTable:
     """No topic is told with more permission than the whole broker has."""
     if perm & _READ_WRITE == _READ_WRITE:
         return table
-    topics = {name: replace(topic, perm=topic.perm & perm) for name, topic in table.topics.items()}
-    return replace(table, topics=topics)
+    topics = await collect(replace(topic, perm=topic.perm & perm) for topic in table.topics.values())
+    return replace(table, topics={topic.topic: topic for topic in topics})

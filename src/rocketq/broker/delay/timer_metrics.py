@@ -11,23 +11,19 @@ class WaitingCounts:
 
     def __init__(self, saved: TimerMetrics | None = None) -> None:
         saved = saved or TimerMetrics()
-        self._counts = {topic: one.count for topic, one in saved.topics.items() if one.count > 0}
-        self._changed_ms = {topic: one.changed_ms for topic, one in saved.topics.items() if one.count > 0}
+        self._topics = {topic: one for topic, one in saved.topics.items() if one.count > 0}
         self._version = saved.data_version
         self._changed = False
 
     def add(self, topic: str, count: int, now_ms: int) -> None:
         """So many more, or fewer; never fewer than none."""
-        self._counts[topic] = max(0, self._counts.get(topic, 0) + count)
-        self._changed_ms[topic] = now_ms
+        known = self._topics.get(topic)
+        waiting = max(0, (0 if known is None else known.count) + count)
+        self._topics[topic] = WaitingCount(count=waiting, changed_ms=now_ms)
         self._changed = True
 
     def table(self, now_ms: int) -> TimerMetrics:
         """What there is now; under a new version when it changed since it was asked for."""
         if self._changed:
             self._version, self._changed = self._version.next(now_ms), False
-        topics = {
-            topic: WaitingCount(count=count, changed_ms=self._changed_ms[topic])
-            for topic, count in sorted(self._counts.items())
-        }
-        return TimerMetrics(data_version=self._version, topics=topics)
+        return TimerMetrics(data_version=self._version, topics=dict(sorted(self._topics.items())))

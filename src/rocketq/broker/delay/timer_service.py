@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from rocketq.broker.admin.autosave import save_in_slices
 from rocketq.broker.delay.open_timers import OpenTimer, OpenTimers
 from rocketq.broker.delay.timer_metrics import WaitingCounts
 from rocketq.broker.stats.broker_stats import Figures
@@ -93,7 +94,7 @@ class TimerService:
                 counts = self.waiting_counts()
                 await asyncio.to_thread(self._timers.save)
                 if counts.data_version != self._counts_saved:
-                    await asyncio.to_thread(self._counts_file.save, counts)
+                    await save_in_slices(self._counts_file, counts)
                     self._counts_saved = counts.data_version
 
     async def _run(self) -> None:

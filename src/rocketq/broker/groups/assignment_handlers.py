@@ -10,6 +10,7 @@ from rocketq.broker.groups.assignment import allocate
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.topics.table import TopicTable
+from rocketq.protocol.bodies import lazy_tuple
 from rocketq.protocol.bodies.assignment import (
     Assignment,
     AssignmentAnswer,
@@ -23,6 +24,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import MessageModel, Perm, RequestMode
 from rocketq.protocol.names import RETRY_PREFIX
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.runtime.slices import collect
 
 FindRoute = Callable[[str], Awaitable[TopicRoute | None]]
 
@@ -55,19 +57,23 @@ async def query(request: Request[None], ports: AssignmentPorts) -> Reply:
 
 
 def _answer(queues: tuple[MessageQueue, ...]) -> AssignmentAnswer:
-    return AssignmentAnswer(assignments=tuple(Assignment(queue=queue, mode=RequestMode.PULL) for queue in queues))
+    return AssignmentAnswer(assignments=lazy_tuple(_pulled, queues))
+
+
+def _pulled(queue: MessageQueue) -> Assignment:
+    return Assignment(queue=queue, mode=RequestMode.PULL)
 
 
 async def _queues_of(topic: str, ports: AssignmentPorts) -> list[MessageQueue]:
     """All readable queues of the cluster; our own where no NameServer can be asked."""
     route = await ports.find_route(topic)
     if route is not None:
-        return [
+        return await collect(
             MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
             for data in route.queues
             if data.perm & Perm.READ
             for queue_id in range(data.read_queue_count)
-        ]
+        )
     known = ports.topics.get(topic)
     if known is None or not known.perm & Perm.READ:
         return []

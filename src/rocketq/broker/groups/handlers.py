@@ -18,6 +18,7 @@ from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock
+from rocketq.runtime.slices import finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ def put(request: Request[None], ports: GroupPorts) -> Reply:
 
 
 @handlers.on(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
-def put_several(request: Request[None], ports: GroupPorts) -> Reply:
-    if groups := GroupConfigList.decode(request.body).groups:
+async def put_several(request: Request[None], ports: GroupPorts) -> Reply:
+    if groups := (await finish(GroupConfigList.decode_steps(request.body))).groups:
         ports.groups.put(*groups, now_ms=ports.clock.now_ms())
     return Reply()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.change_notices import ChangeNotices, Client
@@ -18,6 +19,7 @@ from rocketq.broker.pull.tag_filter import is_tag_filter
 from rocketq.broker.topics.table import TopicTable
 from rocketq.filter import BadExpressionError, parse_tags
 from rocketq.protocol.bodies import connections as bodies
+from rocketq.protocol.bodies import lazy_tuple
 from rocketq.protocol.bodies.heartbeat import CheckClient, ConsumerData, Heartbeat
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TopicSysFlag
@@ -172,10 +174,8 @@ def producer_connections(request: Request[headers.ProducerConnectionRequest], po
 @handlers.on(RequestCode.GET_ALL_PRODUCER_INFO)
 def all_producers(request: Request[None], ports: MembershipPorts) -> Reply:
     offset_ms = ports.clock.now_ms() - ports.clock.monotonic_ms()
-    groups = {
-        group: tuple(_producer(member, offset_ms) for member in ports.producers.members(group))
-        for group in ports.producers
-    }
+    producer = partial(_producer, offset_ms=offset_ms)
+    groups = {group: lazy_tuple(producer, ports.producers.members(group)) for group in ports.producers}
     return Reply(body=bodies.ProducerTable(groups=groups))
 
 
@@ -190,12 +190,13 @@ def _producer(member: Client, offset_ms: int) -> bodies.Producer:
 
 
 def _connections(members: list[Client]) -> tuple[bodies.Connection, ...]:
-    return tuple(
-        bodies.Connection(
-            client_id=member.client_id,
-            addr=member.link.peer_addr,
-            language=member.language.name,
-            version=member.version,
-        )
-        for member in members
+    return lazy_tuple(_connection, members)
+
+
+def _connection(member: Client) -> bodies.Connection:
+    return bodies.Connection(
+        client_id=member.client_id,
+        addr=member.link.peer_addr,
+        language=member.language.name,
+        version=member.version,
     )

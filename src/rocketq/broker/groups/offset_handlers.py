@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,14 +87,23 @@ def earliest(request: Request[headers.EarliestTimeRequest], ports: OffsetPorts) 
 @handlers.on(RequestCode.QUERY_CORRECTION_OFFSET)
 def correction(request: Request[headers.CorrectionOffsetRequest], ports: OffsetPorts) -> Reply:
     """By queue, how far the slowest group is; the largest number there is where all are ahead of the named group."""
-    header = request.header
+    return Reply(body=_correction(request.header, ports))
+
+
+def _correction(header: headers.CorrectionOffsetRequest, ports: OffsetPorts) -> Iterator[str]:
+    """Of the empty pieces, one for each group: a topic may have thousands."""
     left_out = {group.strip() for group in (header.filter_groups or "").split(",")}
+    slowest: dict[int, int] = {}
+    for group in ports.offsets.groups_of(header.topic):
+        if group not in left_out:
+            ports.offsets.lower(slowest, group, header.topic)
+            yield ""
     slowest = {
         queue_id: offset
-        for queue_id, offset in ports.offsets.slowest(header.topic, leave_out=left_out).items()
+        for queue_id, offset in slowest.items()
         if offset >= ports.store.min_offset(header.topic, queue_id)
     }
     for queue_id, offset in ports.offsets.of(header.group, header.topic).items():
         if slowest.get(queue_id, -1) > offset:
             slowest[queue_id] = _NOBODY_BEHIND
-    return Reply(body=CorrectionOffsets(offsets=slowest))
+    yield from CorrectionOffsets(offsets=slowest).pieces()

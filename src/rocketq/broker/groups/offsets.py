@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from rocketq.protocol.bodies.offsets import ConsumerOffsets
 
 _SEPARATOR = "@"
@@ -14,20 +12,24 @@ class OffsetTable:
 
     def __init__(self) -> None:
         self._offsets: dict[str, dict[int, int]] = {}
+        self._topics_of: dict[str, set[str]] = {}
+        self._groups_of: dict[str, set[str]] = {}
         self.changes = 0
 
     def load(self, saved: ConsumerOffsets) -> None:
-        self._offsets = {key: dict(queues) for key, queues in saved.offsets.items()}
+        for key, queues in saved.offsets.items():
+            self._queues(key).update(queues)
 
     def take_over(self, others: ConsumerOffsets) -> None:
         """The master's offsets replace ours; what it does not know stays."""
         changed = {key: queues for key, queues in others.offsets.items() if self._offsets.get(key) != queues}
         for key, queues in changed.items():
-            self._offsets[key] = self._offsets.get(key, {}) | queues
+            self._queues(key).update(queues)
         self.changes += len(changed)
 
-    def snapshot(self) -> ConsumerOffsets:
-        return ConsumerOffsets(offsets={key: dict(queues) for key, queues in self._offsets.items()})
+    def body(self) -> ConsumerOffsets:
+        """All topics and groups there are now, each with its offsets as they are when it is encoded."""
+        return ConsumerOffsets(offsets=dict(self._offsets))
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """None when nothing was committed."""
@@ -41,15 +43,15 @@ class OffsetTable:
         """Whether it was taken. Lower than before is fine, below zero means nothing and is ignored."""
         if offset < 0:
             return False
-        self._offsets.setdefault(_key(topic, group), {})[queue_id] = offset
+        self._queues(_key(topic, group))[queue_id] = offset
         self.changes += 1
         return True
 
     def topics_of(self, group: str) -> list[str]:
-        return sorted(topic for topic, other in self._keys() if other == group)
+        return sorted(self._topics_of.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
-        return sorted(group for other, group in self._keys() if other == topic)
+        return sorted(self._groups_of.get(topic, ()))
 
     def forget_topic(self, topic: str) -> None:
         self._forget([_key(topic, group) for group in self.groups_of(topic)])
@@ -57,30 +59,42 @@ class OffsetTable:
     def forget_group(self, group: str) -> None:
         self._forget([_key(topic, group) for topic in self.topics_of(group)])
 
-    def slowest(self, topic: str, *, leave_out: Collection[str] = ()) -> dict[int, int]:
-        """By queue, the lowest offset that any group but those left out has committed."""
-        lowest: dict[int, int] = {}
-        for group in self.groups_of(topic):
-            if group not in leave_out:
-                for queue_id, offset in self.of(group, topic).items():
-                    lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
-        return lowest
+    def lower(self, lowest: dict[int, int], group: str, topic: str) -> None:
+        """Lower the offset of each queue to what the group has committed for it, if that is less."""
+        for queue_id, offset in self.of(group, topic).items():
+            lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """The target group goes on where the source is."""
         offsets = self._offsets.get(_key(topic, source))
         if offsets is not None:
-            self._offsets[_key(topic, target)] = dict(offsets)
+            queues = self._queues(_key(topic, target))
+            queues.clear()
+            queues.update(offsets)
             self.changes += 1
 
-    def _keys(self) -> list[tuple[str, str]]:
-        parts = (key.partition(_SEPARATOR) for key in self._offsets)
-        return [(topic, group) for topic, _, group in parts]
+    def _queues(self, key: str) -> dict[int, int]:
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+            topic, _, group = key.partition(_SEPARATOR)
+            self._topics_of.setdefault(group, set()).add(topic)
+            self._groups_of.setdefault(topic, set()).add(group)
+        return queues
 
     def _forget(self, keys: list[str]) -> None:
         for key in keys:
             del self._offsets[key]
+            topic, _, group = key.partition(_SEPARATOR)
+            _discard(self._topics_of, group, topic)
+            _discard(self._groups_of, topic, group)
         self.changes += len(keys)
+
+
+def _discard(table: dict[str, set[str]], key: str, entry: str) -> None:
+    table[key].discard(entry)
+    if not table[key]:
+        del table[key]
 
 
 def _key(topic: str, group: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,10 +18,12 @@ from rocketq.protocol.bodies.offsets import ConsumerStatus, ResetOffsets
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.fastjson import to_bytes
 from rocketq.protocol.flags import Language
 from rocketq.protocol.headers import offsets as headers
 from rocketq.protocol.versions import CONSUMER_CALLS_SINCE, V5_0_0
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.runtime.slices import collect
 from rocketq.store import StoreReader
 
 STATUS_TIMEOUT_MS: Final = 5_000
@@ -41,7 +44,7 @@ handlers: Handlers[ResetPorts] = Handlers()
 
 
 @handlers.on(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
-def reset(request: Request[headers.ResetOffsetRequest], ports: ResetPorts) -> Reply:
+async def reset(request: Request[headers.ResetOffsetRequest], ports: ResetPorts) -> Reply:
     """Connected members are told and start again there. With nobody connected 4.x tools are told so and write the
     offsets themselves; for newer tools the broker does that."""
     header, newer = request.header, request.version >= V5_0_0
@@ -52,14 +55,15 @@ def reset(request: Request[headers.ResetOffsetRequest], ports: ResetPorts) -> Re
     if newer and ports.groups.get(header.group) is None:
         remark = f"consumer group {header.group} does not exist"
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-    targets = ResetOffsets(offsets=_targets(header, topic, ports, needs_commit=not newer))
+    targets = ResetOffsets(offsets=dict(await collect(_targets(header, topic, ports, needs_commit=not newer))))
     members = [one for one in ports.consumers.members(header.group) if one.version >= CONSUMER_CALLS_SINCE]
     if not members and not newer:
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody of consumer group {header.group} is connected")
     if newer:
         for queue, offset in targets.offsets.items():
             ports.offsets.commit(header.group, header.topic, queue.queue_id, offset)
-    body = targets.encode_list() if request.command.language is Language.CPP else targets.encode()
+    is_cpp = request.command.language is Language.CPP
+    body = targets.encode_list() if is_cpp else to_bytes("".join(await collect(targets.pieces())))
     order = headers.ResetClientOffsetRequest(topic=header.topic, group=header.group, timestamp_ms=header.timestamp_ms)
     push(members, order, body)
     return Reply(body=targets)
@@ -67,11 +71,11 @@ def reset(request: Request[headers.ResetOffsetRequest], ports: ResetPorts) -> Re
 
 def _targets(
     header: headers.ResetOffsetRequest, topic: TopicConfig, ports: ResetPorts, *, needs_commit: bool
-) -> dict[MessageQueue, int]:
+) -> Iterator[tuple[MessageQueue, int]]:
+    """One queue in each step: where a time is in a queue takes a search."""
     queue_ids = range(topic.write_queue_count)
     if header.queue_id is not None and header.queue_id >= 0:
         queue_ids = range(header.queue_id, header.queue_id + 1)
-    targets = {}
     for queue_id in queue_ids:
         current = ports.offsets.get(header.group, header.topic, queue_id)
         if current is None and needs_commit:
@@ -80,8 +84,7 @@ def _targets(
         target = _target(header, queue_id, ports.store)
         keeps = current is not None and not header.force and target >= current
         queue = MessageQueue(topic=header.topic, broker_name=ports.settings.config.name, queue_id=queue_id)
-        targets[queue] = current if keeps and current is not None else target
-    return targets
+        yield queue, current if keeps and current is not None else target
 
 
 def _target(header: headers.ResetOffsetRequest, queue_id: int, store: StoreReader) -> int:

@@ -29,6 +29,7 @@ from rocketq.replication.fenced_replica import FencedReplica
 from rocketq.replication.lease import LeaseMode, LeaseTimes
 from rocketq.replication.replica_files import FencedStore
 from rocketq.runtime.clock import Clock
+from rocketq.runtime.slices import finish
 from rocketq.store import FlushType, StoreReplica
 
 log = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ class FencedReplication:
         return self._tables.snapshot(term.epoch if term is not None else 0).encode()
 
     async def take_tables(self, body: bytes) -> None:
-        await self._tables.take(PushedTables.decode(body))
+        await self._tables.take(await finish(PushedTables.decode_steps(body)))
         await self._owner.save_tables()
 
     def _tables_changed(self) -> None:

@@ -22,6 +22,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.remoting import ConnectionPool
 from rocketq.replication.epochs import EpochList
+from rocketq.runtime.slices import finish
 from rocketq.store import StateFiles, StoreWriter
 from rocketq.store.timer_files import TimerPoint
 
@@ -169,4 +170,4 @@ class MasterTables:
         answer = await self._pool.invoke(addr, Command(code=code), TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
             raise StoreError(f"answered {answer.code} {answer.remark} to request {int(code)}")
-        return kind.decode(answer.body)
+        return await finish(kind.decode_steps(answer.body))

@@ -9,7 +9,7 @@ from rocketq.broker.admin.autosave import StateKeeper
 from rocketq.errors import StoreError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.remoting import Connection, Handler, Refusal
+from rocketq.remoting import Connection, Handler, Refusal, SlicedAnswer
 from rocketq.remoting.dispatch import Answer, Draft, LateAnswer
 
 Share = Callable[[], Awaitable[None]]
@@ -33,7 +33,7 @@ class PersistBeforeReply:
         def handle(request: Command, connection: Connection) -> Answer:
             before = keeper.changes
             answer = handler(request, connection)
-            if answer is None or (isinstance(answer, Command) and keeper.changes == before):
+            if answer is None or (isinstance(answer, (Command, SlicedAnswer)) and keeper.changes == before):
                 return answer
             return _Saved(answer, keeper, shares, before)
 

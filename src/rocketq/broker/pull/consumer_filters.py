@@ -4,7 +4,7 @@ day after the group has gone. Time comes in as an argument."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rocketq.filter import BadExpressionError, BloomGeometry, compile_sql
@@ -182,13 +182,13 @@ class ConsumerFilters:
         return bloom is not None and (bloom.bits, len(bloom.positions)) == (geometry.bits, geometry.hashes)
 
     def snapshot(self) -> ConsumerFilterTable:
-        by_topic: dict[str, dict[str, KeptFilter]] = {}
-        for filters in self._groups.values():
-            for each in filters.values():
-                by_topic.setdefault(each.topic, {})[each.group] = self._kept(each)
-        return ConsumerFilterTable(
-            topics={topic: TopicFilters(topic=topic, groups=groups) for topic, groups in by_topic.items()}
-        )
+        return table_of(self.each_kept())
+
+    def each_kept(self) -> Iterator[KeptFilter]:
+        """As they are when their turn comes; groups that come meanwhile are left out."""
+        for filters in list(self._groups.values()):
+            for each in list(filters.values()):
+                yield self._kept(each)
 
     def kept(self, group: str, topic: str) -> KeptFilter | None:
         known = self.get(group, topic)
@@ -206,3 +206,12 @@ class ConsumerFilters:
             dead=each.is_dead,
             bloom=BloomPositions(bits=self._geometry.bits, positions=each.positions),
         )
+
+
+def table_of(kept: Iterable[KeptFilter]) -> ConsumerFilterTable:
+    by_topic: dict[str, dict[str, KeptFilter]] = {}
+    for each in kept:
+        by_topic.setdefault(each.topic, {})[each.group] = each
+    return ConsumerFilterTable(
+        topics={topic: TopicFilters(topic=topic, groups=groups) for topic, groups in by_topic.items()}
+    )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from rocketq.broker.pull.consumer_filters import ConsumerFilters
+from rocketq.broker.admin.autosave import save_in_slices
+from rocketq.broker.pull.consumer_filters import ConsumerFilters, table_of
 from rocketq.protocol.bodies.filters import ConsumerFilterTable
+from rocketq.runtime.slices import collect
 from rocketq.store import StateFile
 
 
@@ -21,9 +23,9 @@ class FilterKeeper:
         self._filters.load(self._file.load(), now_ms)
 
     async def save(self) -> None:
-        """On another thread, since that waits for the disk."""
         async with self._saving:
             changes = self._filters.changes
             if changes != self._saved_changes:
-                await asyncio.to_thread(self._file.save, self._filters.snapshot())
+                kept = await collect(self._filters.each_kept())
+                await save_in_slices(self._file, table_of(kept))
                 self._saved_changes = changes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -69,10 +69,13 @@ class HeldPulls(Generic[Payload]):
             due.append(heapq.heappop(self._deadlines)[1])
         return self._take([number for number in due if number in self._held])
 
-    def on_recheck(self, end_of: Callable[[QueueKey], int]) -> list[HeldPull[Payload]]:
-        """Whoever's queue has grown since it began to wait, wanted messages or not."""
-        ends = {queue: end_of(queue) for queue in self._by_queue}
-        return self._take([number for number, pull in self._held.items() if pull.began_at < ends[pull.queue]])
+    def on_recheck(self, end_of: Callable[[QueueKey], int]) -> Iterator[list[HeldPull[Payload]]]:
+        """Whoever's queue has grown since it began to wait, wanted messages or not; one queue in each step."""
+        for queue in list(self._by_queue):
+            if queue in self._by_queue:
+                end = end_of(queue)
+                waiting = self._by_queue[queue]
+                yield self._take([number for number, pull in waiting.items() if pull.began_at < end])
 
     def on_disconnect(self, link: Hashable) -> None:
         """Nobody waits for these answers any more."""

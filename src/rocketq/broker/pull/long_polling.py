@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic
 
 from rocketq.broker.pull.held_pulls import HeldPull, HeldPulls, Payload, QueueKey
 from rocketq.remoting import Connection
 from rocketq.runtime.clock import Clock
+from rocketq.runtime.slices import collect
 
 RECHECK_MS: Final = 5_000
 SLICE_MS: Final = 10  # of a turn of the loop: when very many wake at once, others have their turns in between
@@ -65,9 +66,14 @@ class LongPolling(Generic[Payload]):
     def forget(self, connection: Connection) -> None:
         self._held.on_disconnect(connection)
 
-    def recheck(self) -> None:
+    async def recheck(self) -> None:
         """Answer whoever's queue has grown, wanted messages or not."""
-        self._serve_each(self._held.on_recheck(self._end_of), last=True)
+        await collect(self._recheck_each())
+
+    def _recheck_each(self) -> Iterator[None]:
+        for pulls in self._held.on_recheck(self._end_of):
+            self._serve_each(pulls, last=True)
+            yield
 
     def expire(self) -> None:
         """Answer whoever has waited long enough."""

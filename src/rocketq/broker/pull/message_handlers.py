@@ -12,6 +12,7 @@ from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.pull.consumer_filters import ConsumerFilter, ConsumerFilters
 from rocketq.broker.pull.tag_filter import tag_codes
 from rocketq.model import Record
+from rocketq.protocol.bodies import lazy_tuple
 from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.bodies.stats import QueueEntries, QueueEntry
 from rocketq.protocol.codes import RequestCode, ResponseCode
@@ -83,13 +84,16 @@ def queue_entries(request: Request[headers.QueryQueueRequest], ports: MessagePor
     wanted = _Wanted(subscription, known, ports.filters)
     find = partial(store.queue_extension, topic, queue_id)
     start = max(low, header.queue_offset)
-    end = min(high, start + min(header.count_max, _ENTRIES_MAX))
-    units = (store.queue_unit(topic, queue_id, at) for at in range(start, end))
+    units = [
+        store.queue_unit(topic, queue_id, at)
+        for at in range(start, min(high, start + min(header.count_max, _ENTRIES_MAX)))
+    ]
+    entry = partial(_entry, find=find, wanted=wanted)
     return Reply(
         body=QueueEntries(
             subscription=subscription,
             filter_data=_filter_text(header.group, header.topic, ports.filters),
-            entries=tuple(_entry(unit, find, wanted) for unit in units if unit is not None),
+            entries=lazy_tuple(entry, [unit for unit in units if unit is not None]),
             max_offset=high,
             min_offset=low,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rocketq.broker.stats.meters import SAMPLE_MS, Meters, Statistic, group_key
 from rocketq.broker.stats.totals import Traffic
 
@@ -14,15 +16,17 @@ class Figures:
         self._day: int | None = None
         self._sampled_ms = now_ms
 
-    def tick(self, now_ms: int, day: int) -> None:
-        """Called every second; `day` is a number that changes at midnight."""
+    def tick(self, now_ms: int, day: int) -> Iterable[None]:
+        """Called every second; `day` is a number that changes at midnight. What is returned is left to be stepped
+        through."""
         self.traffic.sample(now_ms)
         if self._day not in (None, day):
             self.traffic.begin_day()
         self._day = day
-        if now_ms - self._sampled_ms >= SAMPLE_MS:
-            self._sampled_ms = now_ms
-            self.meters.sample(now_ms)
+        if now_ms - self._sampled_ms < SAMPLE_MS:
+            return ()
+        self._sampled_ms = now_ms
+        return self.meters.sample(now_ms)
 
     def stored(self, topic: str, count: int, size_bytes: int, took_ms: int, times: int = 1) -> None:
         """So many messages, by so many sends."""

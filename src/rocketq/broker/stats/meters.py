@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from rocketq.protocol.bodies.stats import BrokerStats, StatsWindow
@@ -97,16 +97,20 @@ class Meters:
         meter = self._meters.get((statistic, key))
         return 0.0 if meter is None else meter.minute_tps
 
-    def sample(self, now_ms: int) -> None:
+    def sample(self, now_ms: int) -> Iterator[None]:
+        """One counter in each step: there may be some for every queue of every group."""
         self._now_ms = now_ms
-        for meter in self._meters.values():
+        for meter in list(self._meters.values()):
             meter.sample(now_ms)
+            yield
 
     def forget_topic(self, topic: str) -> None:
-        self._forget(lambda key: key == topic or key.startswith(f"{topic}@"))
+        prefix = group_key(topic, "")
+        self._forget(lambda key: key == topic or key.startswith(prefix))
 
     def forget_group(self, group: str) -> None:
-        self._forget(lambda key: key.endswith(f"@{group}"))
+        suffix = group_key("", group)
+        self._forget(lambda key: key.endswith(suffix))
 
     def _forget(self, doomed: Callable[[str], bool]) -> None:
         for name in [name for name in self._meters if doomed(name[1])]:

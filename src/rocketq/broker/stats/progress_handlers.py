@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.progress_json import ProgressJson, TopicProgress, joined
 from rocketq.broker.topics.table import TopicTable
-from rocketq.protocol.bodies.offsets import TimeSpan, TimeSpans
+from rocketq.protocol.bodies.offsets import TimeSpan
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, QueueProgress
-from rocketq.protocol.bodies.topics import QueueRange, TopicConfig, TopicStats
+from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.fastjson import write_text
 from rocketq.protocol.headers.admin import BrokerConsumeStatsRequest, StatsRequest
 from rocketq.protocol.headers.groups import ConsumeStatsRequest
 from rocketq.protocol.headers.topics import ConsumeTimeSpanRequest, TopicStatsRequest
@@ -47,9 +49,8 @@ handlers: Handlers[ProgressPorts] = Handlers()
 def topic_stats(request: Request[TopicStatsRequest], ports: ProgressPorts) -> Reply:
     topic, newer = _topic(request.header.topic, ports), request.version >= V5_0_0
     count = max(topic.read_queue_count, topic.write_queue_count) if newer else topic.write_queue_count
-    queues = {_queue(topic.topic, queue_id, ports): _range(topic.topic, queue_id, ports) for queue_id in range(count)}
     put_tps = ports.figures.put_tps(topic.topic) if newer else None
-    return Reply(body=TopicStats(queues=queues, put_tps=put_tps))
+    return Reply(body=_json(request, ports).topic_stats(topic.topic, count, put_tps))
 
 
 def _topic(name: str, ports: ProgressPorts) -> TopicConfig:
@@ -59,14 +60,9 @@ def _topic(name: str, ports: ProgressPorts) -> TopicConfig:
     return topic
 
 
-def _queue(topic: str, queue_id: int, ports: ProgressPorts) -> MessageQueue:
-    return MessageQueue(topic=topic, broker_name=ports.settings.config.name, queue_id=queue_id)
-
-
-def _range(topic: str, queue_id: int, ports: ProgressPorts) -> QueueRange:
-    low, high = ports.store.min_offset(topic, queue_id), ports.store.max_offset(topic, queue_id)
-    updated_ms = ports.store.store_ms_of(topic, queue_id, high - 1) if high > 0 else 0
-    return QueueRange(min_offset=max(0, low), max_offset=high, updated_ms=max(0, updated_ms))
+def _json(request: Request[Any], ports: ProgressPorts) -> ProgressJson:
+    newer = request.version >= V5_0_0
+    return ProgressJson(ports.settings.config.name, ports.offsets, ports.positions, ports.store, newer)
 
 
 @handlers.on(RequestCode.GET_CONSUME_STATS)
@@ -74,11 +70,9 @@ def consume_stats(request: Request[ConsumeStatsRequest], ports: ProgressPorts) -
     header = request.header
     asked = [header.topic] if header.topic else [name for name in (header.topics or "").split(";") if name]
     topics = list(_consumed_topics(header.group, asked or ports.offsets.topics_of(header.group), ports))
-    queues: dict[MessageQueue, QueueProgress] = {}
-    for topic in topics:
-        queues |= _progress(header.group, topic, ports, newer=request.version >= V5_0_0)
     tps = sum(ports.figures.get_tps(topic.topic, header.group) for topic in topics)
-    return Reply(body=ConsumeStats(queues=queues, consume_tps=tps))
+    once = {topic.topic: topic for topic in topics}
+    return Reply(body=_json(request, ports).consume_stats(header.group, once.values(), tps))
 
 
 def _consumed_topics(group: str, names: list[str], ports: ProgressPorts) -> Iterator[TopicConfig]:
@@ -90,57 +84,24 @@ def _consumed_topics(group: str, names: list[str], ports: ProgressPorts) -> Iter
             yield topic
 
 
-def _progress(
-    group: str, topic: TopicConfig, ports: ProgressPorts, *, newer: bool
-) -> dict[MessageQueue, QueueProgress]:
-    name = topic.topic
-    progress = {}
-    for queue_id in range(topic.read_queue_count):
-        consumed = ports.offsets.get(group, name, queue_id) or 0
-        last_ms = ports.store.store_ms_of(name, queue_id, consumed - 1) if consumed > 0 else 0
-        pulled = ports.positions.get(group, name, queue_id)
-        progress[_queue(name, queue_id, ports)] = QueueProgress(
-            broker_offset=ports.store.max_offset(name, queue_id),
-            consumer_offset=consumed,
-            pull_offset=max(consumed, pulled or 0) if newer else None,
-            last_ms=max(0, last_ms),
-        )
-    return progress
-
-
 @handlers.on(RequestCode.GET_BROKER_CONSUME_STATS)
 def broker_consume_stats(request: Request[BrokerConsumeStatsRequest], ports: ProgressPorts) -> Reply:
-    config = ports.settings.config
-    groups = {name: tuple(_group_stats(name, request, ports)) for name in ports.groups.names()}
-    lag = sum(
-        queue.broker_offset - queue.consumer_offset
-        for stats in groups.values()
-        for one in stats
-        for queue in one.queues.values()
-    )
-    return Reply(
-        body=ConsumeStatsList(
-            groups=tuple({name: stats} for name, stats in groups.items()),
-            broker_addr=join_addr(config.ip, config.port),
-            total_lag=lag,
-        )
-    )
+    config, ordered_only = ports.settings.config, request.header.order
+    groups = ((name, _group_progress(name, ordered_only, ports)) for name in ports.groups.names())
+    return Reply(body=_json(request, ports).all_consume_stats(groups, join_addr(config.ip, config.port)))
 
 
-def _group_stats(
-    group: str, request: Request[BrokerConsumeStatsRequest], ports: ProgressPorts
-) -> Iterator[ConsumeStats]:
+def _group_progress(group: str, ordered_only: bool, ports: ProgressPorts) -> Iterator[TopicProgress]:
     for topic in _consumed_topics(group, ports.offsets.topics_of(group), ports):
-        if topic.order or not request.header.order:
-            queues = _progress(group, topic, ports, newer=request.version >= V5_0_0)
-            yield ConsumeStats(queues=queues, consume_tps=ports.figures.get_tps(topic.topic, group))
+        if topic.order or not ordered_only:
+            yield TopicProgress(group, topic, ports.figures.get_tps(topic.topic, group))
 
 
 @handlers.on(RequestCode.QUERY_CONSUME_TIME_SPAN)
 def time_spans(request: Request[ConsumeTimeSpanRequest], ports: ProgressPorts) -> Reply:
     topic = _topic(request.header.topic, ports)
     spans = (_span(topic.topic, request.header.group, number, ports) for number in range(topic.write_queue_count))
-    return Reply(body=TimeSpans(spans=tuple(spans)))
+    return Reply(body=joined('{"consumeTimeSpanSet":[', (write_text(span.to_json()) for span in spans), "]}"))
 
 
 def _span(topic: str, group: str, queue_id: int, ports: ProgressPorts) -> TimeSpan:
@@ -151,7 +112,7 @@ def _span(topic: str, group: str, queue_id: int, ports: ProgressPorts) -> TimeSp
     consumed_ms = max(0, store.store_ms_of(topic, queue_id, consumed - 1)) if consumed > 0 else min_ms
     waiting_ms = store.store_ms_of(topic, queue_id, consumed) if consumed < high else -1
     return TimeSpan(
-        queue=_queue(topic, queue_id, ports),
+        queue=MessageQueue(topic=topic, broker_name=ports.settings.config.name, queue_id=queue_id),
         min_ms=min_ms,
         max_ms=max_ms,
         consume_ms=consumed_ms,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from rocketq.broker.admin.settings import Settings
@@ -43,7 +44,7 @@ class StatsSubsystem:
     def attach(self, registry: Registry) -> None:
         progress_handlers.handlers.bind(registry, self._ports)
 
-    def tick(self) -> None:
-        """Once a second: rates, and the day's totals at midnight."""
+    def tick(self) -> Iterable[None]:
+        """Once a second, in steps: rates, and the day's totals at midnight."""
         now_ms = self._clock.now_ms()
-        self.figures.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal())
+        return self.figures.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal())

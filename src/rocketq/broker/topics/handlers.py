@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +21,7 @@ from rocketq.protocol.names import SYSTEM_TOPICS, topic_fault
 from rocketq.protocol.topic_attributes import attribute_fault
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
+from rocketq.runtime.slices import collect, finish
 from rocketq.store import StoreWriter
 
 
@@ -57,31 +59,43 @@ def create(request: Request[headers.CreateTopicRequest], ports: TopicPorts) -> R
         topic_sys_flag=header.topic_sys_flag,
         attributes=_attributes(header.attributes, known),
     )
+    _refuse_bad(topic, ports)
     _put([topic], ports)
     return Reply()
 
 
 @handlers.on(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
-def create_several(request: Request[None], ports: TopicPorts) -> Reply:
-    _put(list(TopicConfigList.decode(request.body).topics), ports)
+async def create_several(request: Request[None], ports: TopicPorts) -> Reply:
+    topics = (await finish(TopicConfigList.decode_steps(request.body))).topics
+    await collect(_refuse_each_bad(topics, ports))
+    _put(topics, ports)
     return Reply()
 
 
-def _put(topics: list[TopicConfig], ports: TopicPorts) -> None:
+def _put(topics: Sequence[TopicConfig], ports: TopicPorts) -> None:
     for topic in topics:
-        _refuse_bad_name(topic.topic, ports)
         if ports.topics.is_being_deleted(topic.topic):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic} is being deleted, try again")
-        if max(topic.read_queue_count, topic.write_queue_count) > _QUEUES_MAX:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"a topic has at most {_QUEUES_MAX} queues")
-        if min(topic.read_queue_count, topic.write_queue_count) < 0:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, "a topic cannot have less than no queue")
-        if not 0 <= topic.perm <= _PERM_MAX:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"perm {topic.perm} is none: 2 is to write, 4 to read, 6 both")
-        if (fault := attribute_fault(topic.attributes or {})) is not None:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic}: {fault}")
     if topics:
         ports.topics.put(*topics, now_ms=ports.clock.now_ms())
+
+
+def _refuse_each_bad(topics: Iterable[TopicConfig], ports: TopicPorts) -> Iterator[None]:
+    for topic in topics:
+        _refuse_bad(topic, ports)
+        yield
+
+
+def _refuse_bad(topic: TopicConfig, ports: TopicPorts) -> None:
+    _refuse_bad_name(topic.topic, ports)
+    if max(topic.read_queue_count, topic.write_queue_count) > _QUEUES_MAX:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"a topic has at most {_QUEUES_MAX} queues")
+    if min(topic.read_queue_count, topic.write_queue_count) < 0:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "a topic cannot have less than no queue")
+    if not 0 <= topic.perm <= _PERM_MAX:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"perm {topic.perm} is none: 2 is to write, 4 to read, 6 both")
+    if (fault := attribute_fault(topic.attributes or {})) is not None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic}: {fault}")
 
 
 def _refuse_bad_name(topic: str, ports: TopicPorts) -> None:

@@ -1,5 +1,5 @@
 """JSON bodies as frozen values, one module per subject."""
 
-from rocketq.protocol.bodies.json_body import Body, body, member
+from rocketq.protocol.bodies.json_body import Body, body, lazy_tuple, member
 
-__all__ = ["Body", "body", "member"]
+__all__ = ["Body", "body", "lazy_tuple", "member"]

@@ -14,16 +14,34 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from enum import StrEnum
-from typing import Any, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from functools import partial
+from types import MappingProxyType
+from typing import (
+    Any,
+    NamedTuple,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.protocol.fastjson import ObjectKey, dumps, loads
+from rocketq.protocol.fastjson import ObjectKey, dumps, loads, write_key, write_text
+from rocketq.protocol.json_steps import load_steps
 from rocketq.protocol.values import Value, value
 
 _Class = TypeVar("_Class")
+_Body = TypeVar("_Body", bound="Body")
+_Source = TypeVar("_Source")
+_Entry = TypeVar("_Entry")
+_SHORT_COUNT = 32
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
 
 
@@ -41,6 +59,23 @@ def body(cls: type[_Class]) -> type[_Class]:
     return value(cls)
 
 
+def lazy_tuple(make: Callable[[_Source], _Entry], sources: Sequence[_Source]) -> tuple[_Entry, ...]:
+    """A long tuple of a body that is only encoded: each entry is made when it is written."""
+    return cast(tuple[_Entry, ...], _LazyTuple(make, sources))
+
+
+class _LazyTuple:
+    def __init__(self, make: Callable[[Any], Any], sources: Sequence[Any]) -> None:
+        self._make = make
+        self._sources = sources
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._make, self._sources)
+
+
 class Body(Value):
     """A JSON object with named and typed members."""
 
@@ -51,6 +86,12 @@ class Body(Value):
         """Read a body; RemoteProtocolError names what is missing or bad."""
         return cls.from_json(loads(data))
 
+    @classmethod
+    def decode_steps(cls, data: bytes) -> Generator[None, None, Self]:
+        """As `decode`, in steps that take microseconds each."""
+        value = yield from load_steps(data)
+        return (yield from _read_steps(cls, value))
+
     def encode(self) -> bytes:
         return dumps(self.to_json())
 
@@ -59,30 +100,71 @@ class Body(Value):
         return cls(**read_members(cls, value))
 
     def to_json(self) -> dict[str, Any]:
-        members = {}
-        for item in _items(type(self)):
-            value = getattr(self, item.attribute)
-            if value is not None:
-                members[item.name] = item.codec.write(value)
-        for item in _items(type(self)):
-            if item.twin and item.name in members:
-                members[item.twin] = members[item.name]
-        return dict(sorted(members.items()))
+        written = _plan_of(type(self)).written
+        return {
+            item.name: item.codec.write(value)
+            for item in written
+            if (value := getattr(self, item.attribute)) is not None
+        }
+
+    def is_short(self) -> bool:
+        """Whether `encode` takes well under a millisecond."""
+        return all(item.is_short(self) for item in _plan_of(type(self)).long)
+
+    def pieces(self, line: str = "") -> Iterator[str]:
+        """What `encode` gives, in pieces each of which takes microseconds to make; `line` as in `write_text`. A table
+        may change between two pieces: what is in it when its turn comes is written, each entry as it is then."""
+        values = ((item, getattr(self, item.attribute)) for item in _plan_of(type(self)).written)
+        entries = ((f'"{item.name}":', item.codec, value) for item, value in values if value is not None)
+        return _pieces_of("{", entries, "}", line)
 
 
-def read_members(cls: type[Body], value: Any) -> dict[str, Any]:
-    """The declared members that are in this object, by our names."""
+def read_members(cls: type[Body], value: Any, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """The declared members that are in this object, by our names; `known` were read before."""
     if not isinstance(value, dict):
         raise RemoteProtocolError(f"{cls.__name__}: an object was expected, not {type(value).__name__}")
-    members = {item.attribute: item.read(value, cls.__name__) for item in _items(cls)}
-    return {name: value for name, value in members.items() if value is not None}
+    items = [item for item in _plan_of(cls).items if item.attribute not in known]
+    members = {item.attribute: item.read(value, cls.__name__) for item in items}
+    return {name: value for name, value in {**members, **known}.items() if value is not None}
+
+
+def _read_steps(cls: type[_Body], value: Any) -> Generator[None, None, _Body]:
+    """Long members of an object are read in steps, then the others with these left out."""
+    long = {item.name: item for item in _plan_of(cls).long if isinstance(value, dict) and value.get(item.name)}
+    if not long or cls.from_json.__func__ is not Body.from_json.__func__:  # type: ignore[attr-defined]
+        return cls.from_json(value)
+    members = {}
+    for name, item in long.items():
+        members[item.attribute] = yield from item.read_steps(value[name], cls.__name__)
+        yield
+    return cls(**read_members(cls, {name: raw for name, raw in value.items() if name not in long}, members))
 
 
 class _Codec(NamedTuple):
-    """How values of one type are read and written; reading gives None for what counts as absent."""
+    """How values of one type are read and written; reading gives None for what counts as absent.
+
+    A value can be long when its type has `pieces`; it is then written with these, unless it `is_short`.
+    """
 
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]
+    pieces: Callable[[Any, str], Iterator[str]] | None = None
+    is_short: Callable[[Any], bool] = lambda value: True
+    read_steps: Callable[[Any], Generator[None, None, Any]] | None = None
+
+
+def _pieces_of(opening: str, entries: Iterable[tuple[str, _Codec, Any]], closing: str, line: str) -> Iterator[str]:
+    """A list or an object: each entry has a text before it, such as its name."""
+    inner = line + "\t" if line else ""
+    before, end = opening + inner, opening + closing
+    for prefix, codec, entry in entries:
+        if codec.pieces is None or codec.is_short(entry):
+            yield before + prefix + write_text(codec.write(entry), inner)
+        else:
+            yield before + prefix
+            yield from codec.pieces(entry, inner)
+        before, end = "," + inner, line + closing
+    yield end
 
 
 class _Item(NamedTuple):
@@ -95,6 +177,10 @@ class _Item(NamedTuple):
     codec: _Codec
     required: bool
 
+    def is_short(self, owner: Body) -> bool:
+        value = getattr(owner, self.attribute)
+        return value is None or self.codec.is_short(value)
+
     def read(self, value: dict[Any, Any], owner: str) -> Any:
         """The member's value; None lets the default stand."""
         raw = self._raw(value)
@@ -106,6 +192,15 @@ class _Item(NamedTuple):
             raise RemoteProtocolError(f"{owner}.{self.name} is missing")
         return found
 
+    def read_steps(self, raw: Any, owner: str) -> Generator[None, None, Any]:
+        """As `read`, of a value that is there."""
+        if self.codec.read_steps is None:
+            return self.read({self.name: raw}, owner)
+        try:
+            return (yield from self.codec.read_steps(raw))
+        except ValueError as error:
+            raise RemoteProtocolError(f"{owner}.{self.name}: {error}") from None
+
     def _raw(self, value: dict[Any, Any]) -> Any:
         for name in (self.name, *self.also):
             if (found := value.get(name)) is not None:
@@ -113,20 +208,30 @@ class _Item(NamedTuple):
         return None
 
 
-_plans: dict[type[Body], tuple[_Item, ...]] = {}
+class _Plan(NamedTuple):
+    """How a body class is read and written."""
+
+    items: tuple[_Item, ...]
+    written: tuple[_Item, ...]
+    """In the order of their names; one with a twin is there twice."""
+    long: tuple[_Item, ...]
+    """Those that may be long."""
 
 
-def _items(cls: type[Body]) -> tuple[_Item, ...]:
+_plans: dict[type[Body], _Plan] = {}
+
+
+def _plan_of(cls: type[Body]) -> _Plan:
     """The plan of a body class, made at its first use."""
     plan = _plans.get(cls)
     if plan is None:
-        plan = _plans[cls] = tuple(_plan(cls))
+        plan = _plans[cls] = _make_plan(cls)
     return plan
 
 
-def _plan(cls: type[Body]) -> list[_Item]:
+def _make_plan(cls: type[Body]) -> _Plan:
     hints = get_type_hints(cls)
-    return [
+    items = tuple(
         _Item(
             attribute=item.name,
             name=item.metadata["name"],
@@ -136,7 +241,13 @@ def _plan(cls: type[Body]) -> list[_Item]:
             required=item.default is MISSING and item.default_factory is MISSING,
         )
         for item in fields(cls)  # type: ignore[arg-type]
-    ]
+    )
+    twins = tuple(item._replace(name=item.twin) for item in items if item.twin)
+    return _Plan(
+        items=items,
+        written=tuple(sorted(items + twins, key=lambda item: item.name)),
+        long=tuple(item for item in items if item.codec.pieces is not None),
+    )
 
 
 def _codec(hint: Any) -> _Codec:
@@ -152,6 +263,8 @@ def _codec(hint: Any) -> _Codec:
     if hint is Any:
         return _Codec(_same, _same)
     if issubclass(hint, Body):
+        if _plan_of(hint).long:
+            return _Codec(hint.from_json, hint.to_json, hint.pieces, hint.is_short, partial(_read_steps, hint))
         return _Codec(hint.from_json, hint.to_json)
     if issubclass(hint, StrEnum):
         return _Codec(lambda value: _read_enum(hint, value), str)
@@ -164,7 +277,23 @@ def _tuple_codec(item: _Codec) -> _Codec:
             raise ValueError(f"a list was expected, not {type(value).__name__}")
         return tuple(item.read(entry) for entry in value if entry is not None)
 
-    return _Codec(read, lambda value: [item.write(entry) for entry in value])
+    def pieces(value: Any, line: str) -> Iterator[str]:
+        return _pieces_of("[", (("", item, entry) for entry in value), "]", line)
+
+    def is_short(value: Any) -> bool:
+        return len(value) <= _SHORT_COUNT and (item.pieces is None or all(item.is_short(entry) for entry in value))
+
+    def read_steps(value: Any) -> Generator[None, None, tuple[Any, ...]]:
+        if not isinstance(value, list):
+            return read(value)
+        found = []
+        for entry in value:
+            if entry is not None:
+                found.append(item.read(entry))
+            yield
+        return tuple(found)
+
+    return _Codec(read, lambda value: [item.write(entry) for entry in value], pieces, is_short, read_steps)
 
 
 def _mapping_codec(key: _Codec, item: _Codec) -> _Codec:
@@ -173,7 +302,32 @@ def _mapping_codec(key: _Codec, item: _Codec) -> _Codec:
             raise ValueError(f"an object was expected, not {type(value).__name__}")
         return {key.read(name): item.read(entry) for name, entry in value.items() if entry is not None}
 
-    return _Codec(read, lambda value: {key.write(name): item.write(entry) for name, entry in value.items()})
+    def pieces(value: Any, line: str) -> Iterator[str]:
+        entries = ((write_key(key.write(name)) + ":", item, entry) for name, entry in tuple(value.items()))
+        return _pieces_of("{", entries, "}", line)
+
+    def is_short(value: Any) -> bool:
+        if len(value) > _SHORT_COUNT:
+            return False
+        return item.pieces is None or all(item.is_short(entry) for entry in value.values())
+
+    def read_steps(value: Any) -> Generator[None, None, dict[Any, Any]]:
+        if not isinstance(value, dict):
+            return read(value)
+        found = {}
+        for name, entry in value.items():
+            if entry is not None:
+                found[key.read(name)] = item.read(entry)
+            yield
+        return found
+
+    return _Codec(
+        read,
+        lambda value: {key.write(name): item.write(entry) for name, entry in value.items()},
+        pieces,
+        is_short,
+        read_steps,
+    )
 
 
 def _key_codec(hint: Any) -> _Codec:

@@ -10,6 +10,7 @@ text       = i32 length, bytes
 from __future__ import annotations
 
 import zlib
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,9 +20,11 @@ from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from rocketq.protocol.fastjson import dumps, loads
 from rocketq.protocol.flags import TopicFilterType
+from rocketq.protocol.json_steps import run_steps
 from rocketq.protocol.versions import MAPPINGS_SINCE, OUR_VERSION, REGISTER_BODY_SINCE
 
 INFLATED_BYTES_MAX: Final = 64 * 1024 * 1024
+_INFLATED_STEP_BYTES: Final = 64 * 1024
 
 
 @body
@@ -30,43 +33,65 @@ class Registration(Body):
     filter_servers: tuple[str, ...] = member("filterServerList", default=())
 
     def encode_compressed(self, version: int = OUR_VERSION) -> bytes:
-        """The compressed form; a topic's order and sysFlag, and before 5.0 its attributes, are lost in it."""
+        return compress_parts(self.compressed_parts(version))
+
+    def compressed_parts(self, version: int = OUR_VERSION) -> Iterator[bytes]:
+        """The compressed form before it is compressed; a topic's order and sysFlag, and before 5.0 its attributes, are
+        lost in it."""
         newer = version >= MAPPINGS_SINCE
-        parts = [_text(self.topics.data_version.encode()), _i32(len(self.topics.topics))]
-        parts += [_text(_topic_line(topic, newer)) for topic in self.topics.topics.values()]
-        parts.append(_text(dumps(list(self.filter_servers))))
+        yield _text(self.topics.data_version.encode())
+        yield _i32(len(self.topics.topics))
+        for topic in self.topics.topics.values():
+            yield _text(_topic_line(topic, newer))
+        yield _text(dumps(list(self.filter_servers)))
         if newer:
-            parts.append(_i32(0))
-        return zlib.compress(b"".join(parts), 9)
+            yield _i32(0)
+
+
+def compress_parts(parts: Iterable[bytes]) -> bytes:
+    return zlib.compress(b"".join(parts), 9)
 
 
 def decode_registration(data: bytes, *, compressed: bool, version: int) -> Registration:
     """The body of REGISTER_BROKER as the header's `compressed` and `version` say; none is an empty registration."""
+    return run_steps(registration_steps(data, compressed=compressed, version=version))
+
+
+def registration_steps(data: bytes, *, compressed: bool, version: int) -> Generator[None, None, Registration]:
+    """As `decode_registration`, in steps that take microseconds each."""
     if not data:
         return Registration()
     if version < REGISTER_BODY_SINCE:
-        return Registration(topics=TopicConfigTable.decode(data))
-    return _decode_compressed(data) if compressed else Registration.decode(data)
+        return Registration(topics=(yield from TopicConfigTable.decode_steps(data)))
+    return (yield from _compressed_steps(data) if compressed else Registration.decode_steps(data))
 
 
-def _decode_compressed(data: bytes) -> Registration:
+def _compressed_steps(data: bytes) -> Generator[None, None, Registration]:
     """Queue mappings at the end are ignored, as older NameServers do."""
-    reader = _Reader(_inflate(data))
+    reader = _Reader((yield from _inflate_steps(data)))
     data_version = DataVersion.decode(reader.text())
-    topics = [_read_topic_line(reader.text()) for _ in range(reader.count())]
-    table = TopicConfigTable(data_version=data_version, topics={topic.topic: topic for topic in topics})
+    topics = {}
+    for _ in range(reader.count()):
+        topic = _read_topic_line(reader.text())
+        topics[topic.topic] = topic
+        yield
+    table = TopicConfigTable(data_version=data_version, topics=topics)
     return replace(Registration.from_json({"filterServerList": loads(reader.text())}), topics=table)
 
 
-def _inflate(data: bytes) -> bytes:
-    inflater = zlib.decompressobj()
-    try:
-        inflated = inflater.decompress(data, INFLATED_BYTES_MAX)
-    except zlib.error as error:
-        raise RemoteProtocolError(f"a compressed registration does not inflate: {error}") from None
+def _inflate_steps(data: bytes) -> Generator[None, None, bytes]:
+    inflater, parts, room = zlib.decompressobj(), list[bytes](), INFLATED_BYTES_MAX
+    while data and room > 0 and not inflater.eof:
+        try:
+            parts.append(inflater.decompress(data, min(room, _INFLATED_STEP_BYTES)))
+        except zlib.error as error:
+            raise RemoteProtocolError(f"a compressed registration does not inflate: {error}") from None
+        data = inflater.unconsumed_tail
+        room -= len(parts[-1])
+        yield
     if not inflater.eof:
         raise RemoteProtocolError("a compressed registration is cut off or too large")
-    return inflated
+    return b"".join(parts)
 
 
 def _topic_line(topic: TopicConfig, newer: bool) -> bytes:
