@@ -237,7 +237,7 @@ async def test_a_topic_deleted_during_a_load(far: EmbeddedCluster, topic: str) -
             await loading(loader)
             assert (await peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})).code == 0
             loader.gate.set()
-            assert (await slow).code == 19
+            assert (await slow).code == 17
 
 
 @over_loopback
