@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import ipaddress
 import re
 import socket
@@ -238,7 +239,7 @@ class BrokerConfig:
         return BloomGeometry.of(self.filter_error_percent_max, self.filter_groups_expected)
 
     def delay_rules(self, levels: int) -> DelayRules:
-        return DelayRules(levels, timer_enabled=self.timer_enabled, timer_delay_ms_max=self.timer_seconds_max * 1000)
+        return _delay_rules(levels, self.timer_enabled, self.timer_seconds_max)
 
     def topic_rules(self, delay_levels: int) -> TopicRules:
         return TopicRules(
@@ -251,6 +252,11 @@ class BrokerConfig:
             trace_topic=self.trace_topic if self.trace_topic_enabled else None,
             delay_levels=delay_levels,
         )
+
+
+@functools.lru_cache(maxsize=8)  # asked for with every message
+def _delay_rules(levels: int, timer_enabled: bool, timer_seconds_max: int) -> DelayRules:
+    return DelayRules(levels, timer_enabled=timer_enabled, timer_delay_ms_max=timer_seconds_max * 1000)
 
 
 def unknown_keys(settings: Mapping[str, str]) -> list[str]:

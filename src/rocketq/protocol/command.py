@@ -34,7 +34,7 @@ class HeaderForm(IntEnum):
     BINARY = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: that doubles what it takes to make one, and each request makes two
 class Command:
     """A request (flag bit 0 clear) or a response; no remark and no body are None and b""."""
 

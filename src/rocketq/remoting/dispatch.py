@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocketq.errors import ProtocolError, RocketQError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
+from rocketq.protocol.frame import decode_command
 from rocketq.runtime.observed_list import ObservedList
 
 if TYPE_CHECKING:
@@ -38,7 +40,18 @@ class LateAnswer(Protocol):
         ...
 
 
-Answer = Command | None | LateAnswer
+@dataclass(slots=True)
+class EncodedReply:
+    """An answer that is a whole frame already."""
+
+    frame: bytes
+
+    def to_command(self) -> Command:
+        """For whoever must see what is in it."""
+        return decode_command(self.frame[4:])
+
+
+Answer = Command | EncodedReply | None | LateAnswer
 Handler = Callable[[Command, "Connection"], Answer]
 """Returns the answer, or a coroutine of it; None when it is given later by `connection.answer`, or never."""
 Check = Callable[[Command, "Connection"], Command | None]
@@ -122,7 +135,12 @@ class Dispatcher:
             answer = failure_answer(request, error)
         if answer is None:
             return
-        if isinstance(answer, Command):
+        if isinstance(answer, EncodedReply):
+            if self.hooks:
+                connection.answer(request, answer.to_command())
+            elif not request.is_oneway:
+                connection.write(answer.frame)
+        elif isinstance(answer, Command):
             connection.answer(request, answer)
         else:
             self._start(request, connection, answer)

@@ -21,7 +21,7 @@ from rocketq.protocol.fastjson import to_bytes
 from rocketq.protocol.headers import Header
 from rocketq.protocol.headers.by_code import decode_header
 from rocketq.remoting.connection import Connection
-from rocketq.remoting.dispatch import Answer, Handler, Registry
+from rocketq.remoting.dispatch import Answer, EncodedReply, Handler, Registry
 from rocketq.runtime.slices import UnwantedError, collect
 
 H = TypeVar("H")
@@ -98,7 +98,7 @@ class SlicedAnswer:
         """Nothing was begun."""
 
 
-TypedAnswer = Reply | None | Coroutine[Any, Any, Reply | None]
+TypedAnswer = Reply | EncodedReply | None | Coroutine[Any, Any, Reply | None]
 TypedHandler = Callable[[Request[Any], _Ports], TypedAnswer]
 
 

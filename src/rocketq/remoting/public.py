@@ -1,7 +1,7 @@
 """What the package is for others; `from rocketq.remoting import …` finds it here."""
 
 from rocketq.remoting.connection import Connection, Endpoint
-from rocketq.remoting.dispatch import Check, Dispatcher, Handler, Hook, Middleware, Refusal, Registry
+from rocketq.remoting.dispatch import Check, Dispatcher, EncodedReply, Handler, Hook, Middleware, Refusal, Registry
 from rocketq.remoting.feed import Feed, feed_frames
 from rocketq.remoting.handlers import Handlers, Reply, Request, SlicedAnswer
 from rocketq.remoting.limits import Limits
@@ -16,6 +16,7 @@ __all__ = [
     "Connection",
     "ConnectionPool",
     "Dispatcher",
+    "EncodedReply",
     "Endpoint",
     "Feed",
     "Handler",

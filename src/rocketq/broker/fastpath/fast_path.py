@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-from rocketq.broker.fastpath.answer_templates import pull_templates, send_templates
 from rocketq.broker.fastpath.grants import GrantFactory, SendKey
 from rocketq.broker.fastpath.held_answers import AnswerGate
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
 from rocketq.broker.ha.durability import must_wait
 from rocketq.broker.pipeline.admission import AdmissionTables
+from rocketq.broker.pipeline.answer_templates import pull_templates, send_templates
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.errors import RemoteProtocolError
 from rocketq.kernel.fast_frames import FastFrames

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rocketq.broker.fastpath.answer_templates import Templates
 from rocketq.broker.pipeline.admission import (
     AdmissionTables,
     PullAdmission,
@@ -15,6 +14,7 @@ from rocketq.broker.pipeline.admission import (
     admit_pull,
     admit_send,
 )
+from rocketq.broker.pipeline.answer_templates import Templates
 from rocketq.broker.pull.tag_filter import is_tag_filter, subscription_of, tag_codes
 from rocketq.filter import BadExpressionError
 from rocketq.kernel.admission import PullGrant, SendGrant

@@ -9,9 +9,10 @@ from rocketq.broker.admin.autosave import StateKeeper
 from rocketq.errors import StoreError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.remoting import Connection, Handler, Refusal, SlicedAnswer
+from rocketq.remoting import Connection, EncodedReply, Handler, Refusal, SlicedAnswer
 from rocketq.remoting.dispatch import Answer, Draft, LateAnswer
 
+_IMMEDIATE = (Command, EncodedReply, SlicedAnswer)
 Share = Callable[[], Awaitable[None]]
 
 
@@ -33,8 +34,10 @@ class PersistBeforeReply:
         def handle(request: Command, connection: Connection) -> Answer:
             before = keeper.changes
             answer = handler(request, connection)
-            if answer is None or (isinstance(answer, (Command, SlicedAnswer)) and keeper.changes == before):
+            if answer is None or (isinstance(answer, _IMMEDIATE) and keeper.changes == before):
                 return answer
+            if isinstance(answer, EncodedReply):
+                answer = answer.to_command()
             return _Saved(answer, keeper, shares, before)
 
         return handle

@@ -11,6 +11,7 @@ from rocketq.broker.delay.placement import TIMER_PROPERTIES, BadDelayError, plac
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.ha.durability import must_wait, settle
 from rocketq.broker.pipeline.admission import AdmissionTables, Rejection, SendAdmission, SendAsk, admit_send
+from rocketq.broker.pipeline.answer_templates import SendAnswers
 from rocketq.broker.pipeline.quotas import charge
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.broker.topics.table import TopicTable
@@ -32,7 +33,7 @@ from rocketq.protocol.names import (
 from rocketq.protocol.properties import decode_properties, split_properties
 from rocketq.protocol.recall_handles import handle_of
 from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import EncodedReply, Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.runtime.clock import Clock
 from rocketq.store import AppendResult, AppendStatus, StoreWriter
@@ -49,6 +50,7 @@ class SendPorts:
     clock: Clock
     pick: Callable[[int], int]
     """A number below the given one, by chance."""
+    answers: SendAnswers
     transactions: Transactions | None = None
     """Without it half messages are refused."""
 
@@ -88,7 +90,10 @@ def send(request: Request[SendRequest], ports: SendPorts) -> TypedAnswer:
     plan = admit(request, ports)
     if plan.waits and must_wait(ports.store):
         return _append_safely(plan, ports, ports.clock.monotonic_ms())
-    return store_now(plan, ports)
+    result = _append(plan, ports)
+    if result.status is AppendStatus.OK and plan.recall_handle is None and _is_plain(plan.transaction_id):
+        return EncodedReply(ports.answers.encode(request.command, result, plan.queue_id, plan.transaction_id))
+    return _reply(plan, result, ports)
 
 
 def store_now(plan: SendPlan, ports: SendPorts) -> Reply:
@@ -280,6 +285,11 @@ async def _append_safely(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> R
 
 
 # answers
+
+
+def _is_plain(text: str | None) -> bool:
+    """Nothing that JSON would have to escape."""
+    return text is None or (text.isascii() and text.isprintable() and '"' not in text and "\\" not in text)
 
 
 def _reply(plan: SendPlan, result: AppendResult, ports: SendPorts) -> Reply:

@@ -6,6 +6,7 @@ import random
 
 from rocketq.broker.groups.subsystem import GroupSubsystem
 from rocketq.broker.pipeline.admission import AdmissionTables
+from rocketq.broker.pipeline.answer_templates import SendAnswers
 from rocketq.broker.send import handlers, reply_handlers, send_back_handlers
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.broker.transaction.service import Transactions
@@ -26,7 +27,16 @@ class SendSubsystem:
     ) -> None:
         settings, topics = admission.settings, admission.topics
         self._sends = handlers.SendPorts(
-            admission, settings, topics, groups.table, store, figures, clock, random.randrange, transactions
+            admission,
+            settings,
+            topics,
+            groups.table,
+            store,
+            figures,
+            clock,
+            random.randrange,
+            SendAnswers(settings),
+            transactions,
         )
         self._send_backs = send_back_handlers.SendBackPorts(
             settings, topics, groups.table, store, figures, clock, random.randrange

@@ -1,10 +1,12 @@
-"""Answers of the kernel, cut from answers as the handlers write them."""
+"""Answers to sends and pulls as templates, cut from answers as handlers would write them. Both paths fill them in."""
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
-from rocketq.kernel.answers import AnswerTemplate
+from rocketq.broker.admin.settings import Settings
+from rocketq.broker.config import BrokerConfig
+from rocketq.kernel.answers import AnswerBuffer, AnswerTemplate
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command, HeaderForm
 from rocketq.protocol.frame import encode_command
@@ -12,7 +14,7 @@ from rocketq.protocol.headers.pull import PullResponse
 from rocketq.protocol.headers.send import SendResponse
 from rocketq.protocol.headers.wire import Header
 from rocketq.remoting import Reply
-from rocketq.store import ReadStatus
+from rocketq.store import AppendResult, ReadStatus
 
 Templates = tuple[AnswerTemplate, AnswerTemplate, AnswerTemplate, AnswerTemplate]
 """JSON, JSON with more fields, binary, binary with more fields."""
@@ -26,6 +28,28 @@ _HEAD_BYTES: Final = 8
 _REMARK_AT: Final = 17
 _OPAQUE: Final = 987_654_321
 _NUMBERS: Final = (111_111, 222_222, 333_333, 444_444, 555_555, 666_666)
+
+
+class SendAnswers:
+    """Encodes answers to stored messages for the slow path."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._config: BrokerConfig | None = None
+        self._templates: Templates | None = None
+        self._buffer = AnswerBuffer()
+
+    def encode(self, request: Command, result: AppendResult, queue_id: int, transaction_id: str | None) -> bytes:
+        """The frame that answers a request whose message is stored, with code 0 and no remark."""
+        config = self._settings.config
+        if self._templates is None or self._config is not config:
+            self._config, self._templates = config, send_templates(config.region, config.trace_on)
+        values = [result.message_id.encode(), b"%d" % queue_id, b"%d" % result.queue_offset]
+        if transaction_id is not None:
+            values.append(transaction_id.encode())
+        which = 2 * (request.form is HeaderForm.BINARY) + (transaction_id is not None)
+        frame: bytes = self._buffer.encode(self._templates[which], request.opaque, values)
+        return frame
 
 
 def send_templates(region: str, trace_on: bool) -> Templates:
