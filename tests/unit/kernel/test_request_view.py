@@ -19,8 +19,10 @@ CHARACTERS = st.characters(codec="utf-8") | st.sampled_from('\\"/\x00\x01\x02\n\
 TEXTS = st.text(CHARACTERS, max_size=12)
 BLANKS = st.sampled_from(["", "", "", " ", "\t", "\r\n", "  \n"])
 ESCAPES = st.sampled_from(
-    ["\\u0041", "\\u00e9", "\\u20ac", "\\uD83D\\uDE00", "\\ud83d", "\\ude00", "\\ud83d\\u0041", "\\ud83d\\uffff"]
-    + ["\\/", "\\b", "\\f", "\\n", "\\r", "\\t", '\\"', "\\\\", "\\x41", "\\u00g1", "\\u12", "\\", "\\'", "\\v"]
+    (
+        *("\\u0041", "\\u00e9", "\\u20ac", "\\uD83D\\uDE00", "\\ud83d", "\\ude00", "\\ud83d\\u0041", "\\ud83d\\uffff"),
+        *("\\/", "\\b", "\\f", "\\n", "\\r", "\\t", '\\"', "\\\\", "\\x41", "\\u00g1", "\\u12", "\\", "\\'", "\\v"),
+    )
 )
 PLAIN = st.sampled_from(["a", "TagA", "\x01", "\x02", "{", "}", ",", "é", "键", "\U0001f600", ""])
 RAW_TEXTS = st.lists(PLAIN | ESCAPES, max_size=6).map(lambda parts: f'"{"".join(parts)}"')
