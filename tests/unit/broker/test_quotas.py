@@ -24,11 +24,14 @@ NOW_MS = 1_700_000_000_000
         ("topic/T: 5 msg/s", [QuotaRule("topic", "T", 5.0)]),
         ("group/*:0.5msg/s", [QuotaRule("group", "*", 0.5)]),
         ("principal/a-b_c%|.x : 7 B/s , 3 msg/s", [QuotaRule("principal", "a-b_c%|.x", 3.0, 7.0)]),
-        ("topic/T: 2 KiB/s; group/T: 1.5 MiB/s;", [QuotaRule("topic", "T", None, 2048.0), QuotaRule("group", "T", None, 1.5 * (1 << 20))]),
+        (
+            "topic/T: 2 KiB/s; group/T: 0.5 MiB/s;",
+            [QuotaRule("topic", "T", None, 2048.0), QuotaRule("group", "T", None, 524288.0)],
+        ),
         ("topic/a/b: 1 msg/s", [QuotaRule("topic", "a/b", 1.0)]),
         ("\n topic/T:\n 1 msg/s\n", [QuotaRule("topic", "T", 1.0)]),
     ],
-)  # fmt: skip
+)
 def test_rules_are_read(text: str, rules: list[QuotaRule]) -> None:
     assert parse_quotas(text) == tuple(rules)
 
