@@ -87,7 +87,8 @@ class Broker:
         self.guards: MutableSequence[Check] = ObservedList(self.invalidate_grants)
         """Rules of the program that runs this broker: each is called with a request and its connection, at both ports,
         and returns the answer that rejects it, or None. Sends and pulls that pass are not asked about again for the
-        same connection, code, topic and group, until `invalidate_grants()` is called."""
+        same connection, code, topic and group, until `invalidate_grants()` is called; one that is rejected may be
+        asked about twice."""
 
     @property
     def addr(self) -> str:

@@ -300,14 +300,20 @@ class RequestView:
 
     def texts(self, p):
         index: cython.int
+        nulls: cython.bint = False
         fields: dict = {}
         language = self.language
         if not self.binary:
-            language = text_of(p, self.language_at, self.language_len, False) if self.language_len else "JAVA"
+            language = text_of(p, self.language_at, self.language_len, False) if self.language_at else "JAVA"
         for index in range(self.count):
-            if not self.null[index]:
-                name = text_of(p, self.name_at[index], self.name_len[index], False)
+            name = text_of(p, self.name_at[index], self.name_len[index], False)
+            if self.null[index]:
+                fields[name] = None
+                nulls = True
+            else:
                 fields[name] = text_of(p, self.value_at[index], self.value_len[index], self.escaped[index])
+        if nulls:  # of two equal names the last counts, null or not
+            fields = {name: text for name, text in fields.items() if text is not None}
         return language, text_of(p, self.remark_at, self.remark_len, self.remark_escaped), fields
 
 
@@ -339,6 +345,7 @@ def unescape_json(out, size, p, at, end):
     JSON's or makes no character. It is never longer than it was."""
     plain_end: cython.Py_ssize_t
     char: cython.int
+    low: cython.int
     while at < end:
         plain_end = end_of_plain(p, at, end)
         copy_bytes(out, size, p, at, plain_end - at)
@@ -359,10 +366,11 @@ def unescape_json(out, size, p, at, end):
             char = hex_number(p, at, end)
             at += 4
             if 0xD800 <= char < 0xDC00 and at + 6 <= end and p[at] == 92 and p[at + 1] == 117:
-                char = 0x10000 + ((char - 0xD800) << 10) + hex_number(p, at + 2, end) - 0xDC00
-                at += 6
-                if char < 0x10000 or char > 0x10FFFF:
+                low = hex_number(p, at + 2, end)
+                if not 0xDC00 <= low < 0xE000:
                     return -1
+                char = 0x10000 + ((char - 0xD800) << 10) + low - 0xDC00
+                at += 6
             if char < 0 or 0xD800 <= char < 0xE000:
                 return -1
         elif char == 110:

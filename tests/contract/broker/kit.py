@@ -7,8 +7,12 @@ import functools
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+from rocketq.broker import Broker, BrokerConfig
+from rocketq.broker.free_port import VIP_STEP
+from rocketq.broker.pipeline.access import Access
 from rocketq.model import Record
 from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData, Subscription
 from rocketq.protocol.bodies.routes import TopicRoute
@@ -18,7 +22,7 @@ from rocketq.protocol.flags import CommandFlag, Language, PullFlag
 from rocketq.protocol.frame import FrameDecoder, encode_command
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.properties import decode_properties
-from rocketq.store import Store
+from rocketq.store import Store, StoreConfig
 
 JAVA_497 = 407
 JAVA_533 = 479
@@ -57,12 +61,27 @@ class Peer:
         self, code: int, ext_fields: dict[str, Any] | None = None, body: bytes = b"", **members: Any
     ) -> asyncio.Future[Command]:
         """Send a request; its answer comes with the future."""
-        opaque = next(self._opaques)
+        request = self.request(code, ext_fields, body, **members)
+        self.send(request)
+        return self.answer_to(request)
+
+    def request(
+        self, code: int, ext_fields: dict[str, Any] | None = None, body: bytes = b"", **members: Any
+    ) -> Command:
+        """A request that is not sent yet."""
         texts = {name: str(value) for name, value in (ext_fields or {}).items() if value is not None}
         given: dict[str, Any] = {"language": Language.JAVA, "version": self._version, **members}
-        self._waiting[opaque] = answer = asyncio.get_running_loop().create_future()
-        self.send(Command(code=code, opaque=opaque, ext_fields=texts, body=body, **given))
+        return Command(code=code, opaque=next(self._opaques), ext_fields=texts, body=body, **given)
+
+    def answer_to(self, request: Command) -> asyncio.Future[Command]:
+        self._waiting[request.opaque] = answer = asyncio.get_running_loop().create_future()
         return answer
+
+    async def ask_together(self, *requests: Command) -> list[Command]:
+        """Send requests in one write; their answers, in the order of the requests."""
+        answers = [self.answer_to(request) for request in requests]
+        self.write(b"".join(encode_command(request) for request in requests))
+        return await asyncio.wait_for(asyncio.gather(*answers), WAIT_S)
 
     async def ask(
         self, code: int, ext_fields: dict[str, Any] | None = None, body: bytes = b"", **members: Any
@@ -112,6 +131,26 @@ async def connected(*addrs: str, version: int = JAVA_497) -> AsyncIterator[tuple
     finally:
         for peer in peers:
             await peer.close()
+
+
+@asynccontextmanager
+async def running_broker(folder: Path, access: Access | None = None, **settings: str) -> AsyncIterator[Broker]:
+    """A broker on the test's own loop, without a NameServer and with small files."""
+    given = {"mappedFileSizeCommitLog": str(1 << 20), "mappedFileSizeConsumeQueue": "60000", "maxIndexNum": "4000"}
+    given |= {"maxHashSlotNum": "1000", "maxMessageSize": str(512 << 10), **settings}
+    config = BrokerConfig.from_java(given, port=0)
+    broker = Broker(config, StoreConfig.from_java(given, root=folder), access=access)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop(drain_ms=100)
+
+
+def vip_addr(broker: Broker) -> str:
+    """The broker's second port."""
+    host, _, port = broker.addr.rpartition(":")
+    return f"{host}:{int(port) + VIP_STEP}"
 
 
 def props(**values: str) -> str:

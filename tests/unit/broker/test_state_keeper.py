@@ -11,12 +11,12 @@ import pytest
 from rocketq.broker.admin.autosave import StateKeeper
 from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.groups.table import GroupTable
-from rocketq.broker.pipeline.persist_before_reply import PersistBeforeReply
+from rocketq.broker.pipeline.persist_before_reply import PersistBeforeReply, Share
 from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.topics import TopicConfigTable
 from rocketq.protocol.command import Command
-from rocketq.remoting import Connection, Dispatcher
+from rocketq.remoting import Connection, Dispatcher, Refusal
 from rocketq.remoting.dispatch import Answer
 from rocketq.store import StateFiles
 from rocketq.store.disk import Disk
@@ -221,3 +221,61 @@ def test_answers_wait_for_what_their_request_changed_and_for_nothing_else(tmp_pa
 
 async def _taken(late: object) -> object:
     return await late  # type: ignore[misc]
+
+
+def test_others_learn_of_a_change_when_it_is_on_disk_and_before_the_reply(tmp_path: Path) -> None:
+    """Goal: disk, then each share in its order; none for requests that change nothing or are not shared."""
+
+    async def run() -> None:
+        kept, events = Kept(tmp_path), list[str]()
+
+        def share(name: str) -> Share:
+            async def run() -> None:
+                assert "T" in kept.on_disk()
+                events.append(name)
+
+            return run
+
+        def change(request: Command, connection: Connection) -> Answer:
+            kept.add("T" if request.code == 1 else "U")
+            return request.answer(0)
+
+        dispatcher = Dispatcher(
+            middleware=[PersistBeforeReply(kept.keeper, (share("replicas"), share("name servers")), unshared=(2,))]
+        )
+        for code in (1, 2):
+            dispatcher.register(code, change)
+        dispatcher.register(3, lambda request, connection: request.answer(0))
+        for code, shared in ((1, ["replicas", "name servers"]), (2, []), (3, [])):
+            answer = dispatcher._handlers[code](Command(code=code), None)  # type: ignore[arg-type]
+            if not isinstance(answer, Command):
+                answer = await asyncio.wait_for(_taken(answer), HANG_S)  # type: ignore[assignment]
+            assert isinstance(answer, Command)
+            assert events == shared
+            events.clear()
+        assert kept.on_disk() == {"T", "U"}
+
+    asyncio.run(run())
+
+
+def test_a_change_that_cannot_be_saved_is_shared_with_nobody(tmp_path: Path) -> None:
+    async def run() -> None:
+        kept, events = Kept(tmp_path), list[str]()
+
+        async def share() -> None:
+            events.append("shared")
+
+        def change(request: Command, connection: Connection) -> Answer:
+            kept.add("T")
+            return request.answer(0)
+
+        dispatcher = Dispatcher(middleware=[PersistBeforeReply(kept.keeper, (share,))])
+        dispatcher.register(1, change)
+        kept.disk.failure = OSError(28, "No space left on device")
+        with pytest.raises(Refusal) as refused:
+            await asyncio.wait_for(_taken(dispatcher._handlers[1](Command(code=1), None)), HANG_S)  # type: ignore[arg-type]
+        assert refused.value.code == 1
+        assert "No space left on device" in refused.value.remark
+        assert not events
+
+    asyncio.run(run())

@@ -230,8 +230,6 @@ class BrokerFastPath:
         before, generation = self._sends.grant_of(key), self._access.generation.number
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._set_queue(before, queue_id)
-        if self._dispatcher.rejection(command, connection) is not None:
-            return False
         grant = self._grants.for_sends(
             SendKey(*key),
             generation,
@@ -240,7 +238,7 @@ class BrokerFastPath:
             self._ports.clock.now_ms(),
             before,
         )
-        if grant is None:
+        if grant is None or self._dispatcher.rejection(command, connection) is not None:
             return False
         self._sends.add_grant(grant)
         return True
@@ -249,8 +247,6 @@ class BrokerFastPath:
         before, generation = self._pulls.grant_of(key), self._access.generation.number
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._set_queue(before, queue_id)
-        if self._dispatcher.rejection(command, connection) is not None:
-            return False
         grant = self._grants.for_pulls(
             cast(tuple[int, Any, bytes], key),
             generation,
@@ -258,7 +254,7 @@ class BrokerFastPath:
             self._ports.clock.now_ms(),
             before,
         )
-        if grant is None:
+        if grant is None or self._dispatcher.rejection(command, connection) is not None:
             return False
         self._pulls.add_grant(grant)
         return True

@@ -104,13 +104,14 @@ class Quotas:
         return tuple(bucket for kind, name in names if name for bucket in self._of(kind, name))
 
     def _of(self, kind: str, name: str) -> tuple[Any, ...]:
+        rule = self._rules.get((kind, name)) or self._rules.get((kind, "*"))
+        if rule is None:
+            return ()
         found = self._buckets.get((kind, name))
         if found is None:
-            rule = self._rules.get((kind, name)) or self._rules.get((kind, "*"))
-            found = () if rule is None else tuple(_make_buckets(rule, name))
             if len(self._buckets) >= _BUCKETS_MAX:
                 self._buckets.clear()
-            self._buckets[kind, name] = found
+            found = self._buckets[kind, name] = tuple(_make_buckets(rule, name))
         return found
 
 

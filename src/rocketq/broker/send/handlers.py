@@ -12,7 +12,7 @@ from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.ha.durability import must_wait, settle
 from rocketq.broker.pipeline.admission import AdmissionTables, Rejection, SendAdmission, SendAsk, admit_send
 from rocketq.broker.pipeline.answer_templates import SendAnswers
-from rocketq.broker.pipeline.quotas import charge
+from rocketq.broker.pipeline.quotas import charge, quota_fault
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction.half_messages import HALF_PROPERTIES_BYTES_MAX
@@ -272,11 +272,13 @@ def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
 
 async def _append_safely(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> Reply:
     """Answered when the disk has it, and a slave where that is asked for; nothing is stored for a request that waited
-    too long for its turn."""
+    too long for its turn, or that those before it in the same read have put over a quota."""
     config, waited_ms = ports.settings.config, ports.clock.monotonic_ms() - arrived_ms
     if config.fast_failure and waited_ms > config.send_wait_ms_max:
         remark = f"[TIMEOUT_CLEAN_QUEUE]broker busy, the request waited {waited_ms} ms for its turn"
         raise _refusal(ports, ResponseCode.SYSTEM_BUSY, remark)
+    if (fault := quota_fault(plan.quotas, ports.clock.now_ms())) is not None:
+        raise _refusal(ports, ResponseCode.SYSTEM_BUSY, fault)
     result = _append(plan, ports)
     if result.status is AppendStatus.OK:
         status, reason = await settle(ports.store, result.end)
