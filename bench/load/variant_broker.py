@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 
 from rocketq.broker import Broker, BrokerConfig
+from rocketq.broker.pipeline.access import SignedAccess
 from rocketq.cli.commands.broker import gather_settings, parse_changes
 from rocketq.cli.logs import set_up_logs
 from rocketq.cli.serving import serve
@@ -51,8 +52,6 @@ def make_broker(settings: dict[str, str], given: argparse.Namespace) -> Broker:
     config = BrokerConfig.from_java(settings)
     store = StoreConfig.from_java(settings, root=Path(settings["storePathRootDir"]))
     if given.credentials:
-        from rocketq.broker.pipeline.access import SignedAccess  # noqa: PLC0415 - a guard alone does without
-
         access_key, secret_key = given.credentials
         broker = Broker(config, store, access=SignedAccess({access_key: secret_key}))
     else:

@@ -67,12 +67,7 @@ def test_a_setting_that_no_broker_knows_is_an_error() -> None:
         Ours({"flushDiskTyp": "ASYNC_FLUSH"})
 
 
-NOT_YET = pytest.mark.xfail(raises=(RuntimeError, ValueError), strict=True, reason="the broker has no such part yet")
-
-
-@pytest.mark.parametrize(
-    "variant", ["plain", "guard", pytest.param("quotas", marks=NOT_YET), pytest.param("signed", marks=NOT_YET)]
-)
+@pytest.mark.parametrize("variant", ["plain", "guard", "quotas", "signed"])
 def test_the_pipeline_benchmark_runs(variant: str) -> None:
     """Goal: every load is answered without an error by every variant."""
     try:
