@@ -46,7 +46,7 @@ class QueueCache:
             self._p = cython.address(view[0])
             self._places = cython.cast(cython.pointer(Place), self._p)
         else:
-            self._places = free_places()
+            self._places = _free_places()
 
     def __len__(self):
         """How many queues are in it."""
@@ -62,7 +62,7 @@ class QueueCache:
         if cython.compiled:
             zero_bytes(self._p, 0, len(self._memory))
         else:
-            self._places = free_places()
+            self._places = _free_places()
 
     def hash_of(self, p, request, sender):
         """What fetch() and put() ask for; the place is fetched. `sender` is a number that senders with grants of their
@@ -148,6 +148,6 @@ class QueueCache:
         return False
 
 
-def free_places():
+def _free_places():
     """The table of the interpreted form."""
     return [SimpleNamespace(hashed=0, queue=None, grant=None) for _ in range(PLACES + STEPS_MAX)]

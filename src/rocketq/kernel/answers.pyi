@@ -1,0 +1,26 @@
+"""Written by tools/kernel_stubs.py from answers.pxd and answers.py."""
+
+from collections.abc import Sequence
+from typing import Final
+
+ROOM_BYTES: Final[int]
+ROOM_BYTES_KEPT: Final[int]
+PIECES_MAX: Final[int]
+NUMBER_BYTES_MAX: Final[int]
+
+class AnswerTemplate:
+    @property
+    def binary(self) -> bool: ...
+    @property
+    def pieces(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def ext_at(self) -> int: ...
+    def __init__(self, pieces: Sequence[bytes], binary: bool, ext_at: int) -> None: ...
+
+class AnswerBuffer:
+    @property
+    def length(self) -> int: ...
+    def __init__(self) -> None: ...
+    def take(self) -> bytes: ...
