@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import cython
 
-if not cython.compiled:
-    WINDOW_MS = 1_000  # what rate_now() covers
-
 
 @cython.final
 @cython.cclass

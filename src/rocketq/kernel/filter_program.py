@@ -28,13 +28,6 @@ if not cython.compiled:
 
     from rocketq.kernel.primitives import equal_bytes, find_byte
 
-    FALSE, TRUE, UNKNOWN, FAILED = range(4)
-    NOTHING, TRUTH, INT, LONG, DOUBLE, TEXT = range(6)
-    LOAD, CONSTANT, NEGATE, NOT, CAST, EQUAL, COMPARE, IN, SEARCH, AND, OR, SKIP_FALSE, SKIP_TRUE, SKIP_NULL = range(14)
-    LESS, SAME, GREATER = 1, 2, 4
-    ANYWHERE, AT_START, AT_END, ABSENT = 0, 1, 2, 4
-    MISFIT = -2
-
 I64_MIN = -9223372036854775808
 I64_MAX = 9223372036854775807
 I64_MIN_TENTH = -922337203685477580

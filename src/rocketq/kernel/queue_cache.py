@@ -8,6 +8,7 @@ processor's cache at once.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from types import SimpleNamespace
 
 import cython
@@ -18,11 +19,6 @@ if not cython.compiled:
     from rocketq.kernel.primitives import equal_bytes, place_hash, prefetch, prefetch_thing
     from rocketq.kernel.queue_units import QueueTail
     from rocketq.kernel.send_request import SendRequest
-
-    PLACES = 1 << 10  # the compiled form, which gains by them, has more
-    KEPT_MAX = 1 << 11
-    STEPS_MAX = 8  # places at which an entry may be, from the first on
-    QUEUE_BYTES, GRANT_BYTES, TOPIC_BYTES = 152, 128, 64  # what is fetched of an object; more or less does no harm
 
 
 @cython.final
@@ -149,5 +145,5 @@ class QueueCache:
 
 
 def _free_places():
-    """The table of the interpreted form."""
-    return [SimpleNamespace(hashed=0, queue=None, grant=None) for _ in range(PLACES + STEPS_MAX)]
+    """The table of the interpreted form: a place is made when it is first asked for."""
+    return defaultdict(lambda: SimpleNamespace(hashed=0, queue=None, grant=None))

@@ -14,13 +14,6 @@ if not cython.compiled:
     from rocketq.kernel.queue_units import QueueTail, is_address
     from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
 
-    # What copy_places() answers.
-    TAKEN, HAS_MORE, MISPLACED = 1, 0, -1
-    # What read() answers.
-    READ_DONE, NEED_SEGMENT = 1, 0
-    # The most records that one read takes.
-    TAKEN_MAX = 8192
-
 
 @cython.cclass
 class LogMap:
