@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KERNEL := $(wildcard src/rocketq/kernel/*.py src/rocketq/kernel/*.pxd src/rocketq/kernel/*.h)
 
-.PHONY: help setup check test test-compiled test-interpreted test-spark-slow interop interop-store interop-broker bench chaos chaos-sim chaos-faults chaos-failovers demo store-demo clean
+.PHONY: help setup check stubs test test-compiled test-interpreted test-spark-slow interop interop-store interop-broker bench chaos chaos-sim chaos-faults chaos-failovers demo store-demo clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -25,6 +25,9 @@ check: setup ## lint, types, the rules of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest tests/tidy
+
+stubs: setup ## write the types of the kernel for its callers, after a change of its .py or .pxd
+	$(BIN)/python tools/kernel_stubs.py
 
 test: setup ## the whole suite with the compiled kernel; store, broker, crashes again with the interpreted one
 	@if $(BIN)/python -c "import sys, rocketq.kernel as k; sys.exit(not k.compiled)"; then \

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from rocketq.filter.errors import BadExpressionError
 from rocketq.kernel.properties import hash_text
@@ -24,4 +24,4 @@ def parse_tags(expression: str | None) -> tuple[str, ...] | None:
 
 def tag_code(tag: str) -> int:
     """The hash by which queue entries know a tag; different tags may share one."""
-    return cast(int, hash_text(tag))
+    return hash_text(tag)

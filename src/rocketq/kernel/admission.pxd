@@ -1,3 +1,6 @@
+cpdef enum:
+    WINDOW_MS = 1_000  # what rate_now() covers
+
 cdef class Generation:
     cdef public long long number
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import cython
 
-WINDOW_MS = 1_000
-
 
 @cython.final
 @cython.cclass

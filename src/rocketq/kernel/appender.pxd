@@ -8,6 +8,7 @@ from rocketq.kernel.properties cimport PropertySpans, java_hash
 from rocketq.kernel.queue_units cimport QueueTail, tags_code_of
 from rocketq.kernel.records cimport MAGIC_BLANK, MAGIC_V1, record_size
 
+# What an append answers.
 cpdef enum:
     APPENDED = 1
     SEGMENT_FULL = 0

@@ -28,10 +28,6 @@ if not cython.compiled:
     from rocketq.kernel.queue_units import QueueTail, tags_code_of
     from rocketq.kernel.records import MAGIC_BLANK, MAGIC_V1, record_size
 
-    # What an append answers.
-    APPENDED, SEGMENT_FULL, NO_QUEUE_ROOM = 1, 0, -1
-    BATCH_MALFORMED, BATCH_ITEM_TOO_LARGE = -2, -3
-
 PROPERTIES_BYTES_MAX = 32767
 
 

@@ -15,11 +15,6 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.primitives import copy_bytes, equal_bytes, find_byte, store_i16, store_i32
 
-    NO_BODY, EMPTY_BODY, BODY_TOO_LARGE, PROPERTIES_TOO_LONG = 1, 2, 3, 4
-    TAGS_SEPARATOR, KEYS_SEPARATOR, SHARDING_SEPARATOR, PROPERTY_NAME, PROPERTY_SEPARATOR = 5, 6, 7, 8, 9
-    POSITIONS = 32
-    PLAIN_NAME, LEFT_OUT, TAGS_NAME, KEYS_NAME, BAD_NAME = 0, 1, 2, 3, 4
-
 
 @cython.cclass
 class TextSource:

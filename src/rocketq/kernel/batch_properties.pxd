@@ -3,7 +3,7 @@ from rocketq.kernel.properties cimport PropertySpans
 from rocketq.kernel.send_properties cimport is_slow_name
 
 cpdef enum:
-    EXTRAS_MAX = 96
+    EXTRAS_MAX = 96  # of a batch itself; the store takes fewer
 
 cdef class BatchProperties:
     cdef PropertySpans spans

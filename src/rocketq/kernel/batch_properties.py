@@ -12,8 +12,6 @@ if not cython.compiled:
     from rocketq.kernel.properties import PropertySpans
     from rocketq.kernel.send_properties import is_slow_name
 
-    EXTRAS_MAX = 96  # of a batch itself; the store takes fewer
-
 
 @cython.cclass
 class BatchProperties:

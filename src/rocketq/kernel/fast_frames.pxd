@@ -6,9 +6,9 @@ from rocketq.kernel.request_view cimport RequestView
 from rocketq.kernel.signatures cimport Account, Accounts, SignatureCheck
 
 cpdef enum:
-    CODES_MAX = 1 << 10
-    AHEAD_MAX = 16
-    OUT_BYTES_MAX = 256 << 10
+    CODES_MAX = 1 << 10  # all request codes of the fast path are below
+    AHEAD_MAX = 16  # frames that are parsed before the first is executed
+    OUT_BYTES_MAX = 256 << 10  # of answers: then they are written before more is executed
 
 cdef class FastFrames:
     cdef readonly Accounts accounts

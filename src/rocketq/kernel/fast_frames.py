@@ -12,10 +12,6 @@ if not cython.compiled:
     from rocketq.kernel.request_view import RequestView
     from rocketq.kernel.signatures import Account, Accounts, SignatureCheck
 
-    CODES_MAX = 1 << 10  # all that the fast path executes are below
-    AHEAD_MAX = 16  # frames whose queues are looked for at once
-    OUT_BYTES_MAX = 256 << 10  # with so much to write, whoever writes it is asked first
-
 
 @cython.final
 @cython.cclass

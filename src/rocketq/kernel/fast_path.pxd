@@ -6,8 +6,8 @@ from rocketq.kernel.fast_pulls cimport FastPulls
 from rocketq.kernel.fast_sends cimport FastSends
 
 cpdef enum:
-    READ_BYTES_MAX = 192 << 10
-    DEFERRED_BYTES_MAX = 4 << 10
+    READ_BYTES_MAX = 192 << 10  # a longer read, and all after it, goes to the connection
+    DEFERRED_BYTES_MAX = 4 << 10  # longer answers are written at once
 
 cdef class FastPath:
     cdef readonly FastFrames frames

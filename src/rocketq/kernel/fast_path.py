@@ -13,9 +13,6 @@ if not cython.compiled:
     from rocketq.kernel.fast_frames import FastFrames
     from rocketq.kernel.primitives import send_now
 
-    READ_BYTES_MAX = 192 << 10  # of more, which a loop reads at once, it may have more yet: then others come first
-    DEFERRED_BYTES_MAX = 4 << 10  # an answer of that size keeps its peer busy for a while
-
 NEVER_NS = 1 << 62
 
 

@@ -10,9 +10,9 @@ from rocketq.kernel.send_properties cimport SendProperties
 from rocketq.kernel.send_request cimport SendRequest
 
 cpdef enum:
-    IDS_BYTES_MAX = 8 << 20
-    RECORD_BYTES_MORE = 123
-    GRANTS_MAX = 50_000
+    IDS_BYTES_MAX = 8 << 20  # of the ids in the answer to a batch
+    RECORD_BYTES_MORE = 123  # what a record needs at most beside topic, properties and body, and the end of its file
+    GRANTS_MAX = 50_000  # clients choose their groups
 
 cdef class FastSends:
     cdef readonly Appender appender

@@ -19,10 +19,6 @@ if not cython.compiled:
     from rocketq.kernel.send_properties import SendProperties
     from rocketq.kernel.send_request import SendRequest
 
-    IDS_BYTES_MAX = 8 << 20  # of the ids in the answer to a batch
-    RECORD_BYTES_MORE = 123  # what a record needs at most beside topic, properties and body, and the end of its file
-    GRANTS_MAX = 50_000  # clients choose their groups
-
 NOT_A_QUEUE = -1
 REVOKED = -1  # a generation that never is
 

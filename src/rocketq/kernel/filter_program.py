@@ -28,13 +28,6 @@ if not cython.compiled:
 
     from rocketq.kernel.primitives import equal_bytes, find_byte
 
-    FALSE, TRUE, UNKNOWN, FAILED = range(4)
-    NOTHING, TRUTH, INT, LONG, DOUBLE, TEXT = range(6)
-    LOAD, CONSTANT, NEGATE, NOT, CAST, EQUAL, COMPARE, IN, SEARCH, AND, OR, SKIP_FALSE, SKIP_TRUE, SKIP_NULL = range(14)
-    LESS, SAME, GREATER = 1, 2, 4
-    ANYWHERE, AT_START, AT_END, ABSENT = 0, 1, 2, 4
-    MISFIT = -2
-
 I64_MIN = -9223372036854775808
 I64_MAX = 9223372036854775807
 I64_MIN_TENTH = -922337203685477580
@@ -54,15 +47,15 @@ class FilterProgram:
         self.names = tuple(names)
         self._pool = b"".join([*self.names, *texts])
         self._texts = self._pool
-        self._name_at = array("q", edges(self.names, 0))
-        self._text_at = array("q", edges(texts, self._name_at[len(self.names)]))
+        self._name_at = array("q", _edges(self.names, 0))
+        self._text_at = array("q", _edges(texts, self._name_at[len(self.names)]))
         self._kinds = array("i", [kind for kind, _ in constants] or [NOTHING])
         self._integers = array("q", [value if kind in (TRUTH, INT, LONG) else 0 for kind, value in constants] or [0])
         self._numbers = array("d", [value if kind == DOUBLE else 0.0 for kind, value in constants] or [0.0])
         self._code = array("i", [number for instruction in code for number in instruction])
         self._names = len(self.names)
         self._length = len(code)
-        self.depth = depth_of(code, len(self.names), len(constants))
+        self.depth = _depth_of(code, len(self.names), len(constants))
 
     def verdict(self, properties: bytes):
         """TRUE, FALSE, UNKNOWN or FAILED for these properties."""
@@ -201,7 +194,7 @@ class FilterProgram:
         return found != (how & ABSENT != 0)
 
 
-def edges(texts, start):
+def _edges(texts, start):
     """Where each of the texts begins when they lie back to back from `start`, and where the last ends."""
     places = [start]
     for text in texts:
@@ -210,7 +203,7 @@ def edges(texts, start):
     return places
 
 
-def depth_of(code, names, constants):
+def _depth_of(code, names, constants):
     """How many cells a program needs; ValueError when it needs too many or refers to what is not there."""
     deepest = depth = 0
     for number, (op, a, b) in enumerate(code):

@@ -25,8 +25,6 @@ if not cython.compiled:
         zero_bytes,
     )
 
-    PENDING_MAX = 32
-
 HEADER_BYTES, SLOT_BYTES, UNIT_BYTES = 40, 4, 20
 
 

@@ -13,7 +13,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from rocketq.kernel.cython_shim import make_shim
+from rocketq.kernel.cython_shim import enum_values, make_shim
 
 CHOICE_VARIABLE = "ROCKETQ_KERNEL"
 
@@ -53,6 +53,14 @@ def _import_all() -> None:
         importlib.import_module(f"rocketq.kernel.{name}")
 
 
+class _SourceLoader(SourceFileLoader):
+    """Runs a kernel file with the constants of its .pxd, which in the compiled form are C's."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module).update(enum_values(Path(self.path).with_suffix(".pxd").read_text()))
+        super().exec_module(module)
+
+
 class _SourceFinder(MetaPathFinder):
     """Finds the kernel's .py files although compiled ones lie beside them."""
 
@@ -63,7 +71,7 @@ class _SourceFinder(MetaPathFinder):
         if package != "rocketq.kernel" or name not in MODULES:
             return None
         location = str(_HERE / f"{name}.py")
-        return spec_from_file_location(fullname, location, loader=SourceFileLoader(fullname, location))
+        return spec_from_file_location(fullname, location, loader=_SourceLoader(fullname, location))
 
 
 @contextmanager

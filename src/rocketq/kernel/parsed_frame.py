@@ -8,8 +8,6 @@ if not cython.compiled:
     from rocketq.kernel.request_view import RequestView
     from rocketq.kernel.send_request import SendRequest
 
-    OTHER, SEND, PULL = 0, 1, 2
-
 
 @cython.final
 @cython.cclass

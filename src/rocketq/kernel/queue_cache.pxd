@@ -6,9 +6,9 @@ from rocketq.kernel.send_request cimport SendRequest
 
 cpdef enum:
     PLACES = 1 << 14
-    STEPS_MAX = 8
+    STEPS_MAX = 8  # places at which an entry may be, from the first on
     KEPT_MAX = 1 << 15
-    QUEUE_BYTES = 152
+    QUEUE_BYTES = 152  # what is fetched of an object; more or less does no harm
     GRANT_BYTES = 128
     TOPIC_BYTES = 64
 

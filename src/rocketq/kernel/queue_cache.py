@@ -8,6 +8,7 @@ processor's cache at once.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from types import SimpleNamespace
 
 import cython
@@ -18,11 +19,6 @@ if not cython.compiled:
     from rocketq.kernel.primitives import equal_bytes, place_hash, prefetch, prefetch_thing
     from rocketq.kernel.queue_units import QueueTail
     from rocketq.kernel.send_request import SendRequest
-
-    PLACES = 1 << 10  # the compiled form, which gains by them, has more
-    KEPT_MAX = 1 << 11
-    STEPS_MAX = 8  # places at which an entry may be, from the first on
-    QUEUE_BYTES, GRANT_BYTES, TOPIC_BYTES = 152, 128, 64  # what is fetched of an object; more or less does no harm
 
 
 @cython.final
@@ -46,7 +42,7 @@ class QueueCache:
             self._p = cython.address(view[0])
             self._places = cython.cast(cython.pointer(Place), self._p)
         else:
-            self._places = free_places()
+            self._places = _free_places()
 
     def __len__(self):
         """How many queues are in it."""
@@ -62,7 +58,7 @@ class QueueCache:
         if cython.compiled:
             zero_bytes(self._p, 0, len(self._memory))
         else:
-            self._places = free_places()
+            self._places = _free_places()
 
     def hash_of(self, p, request, sender):
         """What fetch() and put() ask for; the place is fetched. `sender` is a number that senders with grants of their
@@ -148,6 +144,6 @@ class QueueCache:
         return False
 
 
-def free_places():
-    """The table of the interpreted form."""
-    return [SimpleNamespace(hashed=0, queue=None, grant=None) for _ in range(PLACES + STEPS_MAX)]
+def _free_places():
+    """The table of the interpreted form: a place is made when it is first asked for."""
+    return defaultdict(lambda: SimpleNamespace(hashed=0, queue=None, grant=None))

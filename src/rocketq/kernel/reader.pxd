@@ -12,16 +12,18 @@ from rocketq.kernel.queue_units cimport QueueTail, is_address
 cdef bint may_extend_to(QueueTail queue, long long code, object tag_codes) except -1
 cdef bint is_of_queue(const unsigned char* p, RecordView view, QueueTail queue, long long queue_offset) noexcept
 
+# What copy_places() answers.
 cpdef enum:
     TAKEN = 1
     HAS_MORE = 0
     MISPLACED = -1
 
+# What read() answers.
 cpdef enum:
     READ_DONE = 1
     NEED_SEGMENT = 0
     READ_COLD = 2
-    TAKEN_MAX = 8192
+    TAKEN_MAX = 8192  # the most records that one read takes
 
 cdef class LogMap:
     cdef readonly long long segment_bytes

@@ -22,13 +22,6 @@ if not cython.compiled:
     from rocketq.kernel.records import BAD_CRC, MESSAGE, RecordView
     from rocketq.kernel.residency import ResidentPages
 
-    # What copy_places() answers.
-    TAKEN, HAS_MORE, MISPLACED = 1, 0, -1
-    # What read() answers.
-    READ_DONE, NEED_SEGMENT, READ_COLD = 1, 0, 2
-    # The most records that one read takes.
-    TAKEN_MAX = 8192
-
 
 @cython.cclass
 class LogMap:

@@ -4,6 +4,7 @@ from rocketq.kernel.properties cimport PropertySpans
 from rocketq.kernel.records cimport RecordView, BAD_CRC, BAD_LENGTH, END, MESSAGE
 from rocketq.kernel.text_column cimport TextColumn, longer
 
+# What fill() is asked for; any of them, or'ed.
 cpdef enum:
     TOPIC = 1
     MESSAGE_ID = 2
@@ -14,8 +15,8 @@ cpdef enum:
     STORE_HOST = 64
     PROPERTIES = 128
     NUMBERS = 256
-    ITEMS_MAX = 32
-    HIDDEN_BYTES_MAX = 64
+    ITEMS_MAX = 32  # properties looked at together
+    HIDDEN_BYTES_MAX = 64  # of the names that can be hidden
 
 cdef class RecordRows:
     cdef public object topics, queue_ids

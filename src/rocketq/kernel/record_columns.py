@@ -22,12 +22,6 @@ if not cython.compiled:
     from rocketq.kernel.records import END, MESSAGE, RecordView
     from rocketq.kernel.text_column import TextColumn, longer
 
-    # What fill() is asked for; any of them, or'ed.
-    TOPIC, MESSAGE_ID, TAGS, KEYS, BODY, BORN_HOST, STORE_HOST, PROPERTIES = 1, 2, 4, 8, 16, 32, 64, 128
-    NUMBERS = 256
-    # Of properties: items looked at together, and the bytes of names that can be hidden.
-    ITEMS_MAX, HIDDEN_BYTES_MAX = 32, 64
-
 BATCH_BYTES_MAX = 1 << 30
 ID_BYTES_MAX = 56
 HOST_BYTES_MAX = 24

@@ -3,6 +3,7 @@ from rocketq.kernel.primitives cimport (
 )
 from rocketq.kernel.buffers cimport MappedBuffer
 
+# What parse() finds. The negative ones are damage; of BAD_CRC everything but the body can be trusted.
 cpdef enum:
     END = 0
     MESSAGE = 1

@@ -13,12 +13,6 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.primitives import body_crc, find_i32, load_i16, load_i32, load_i64, skip_zeros
 
-    # What parse() finds. The negative ones are damage; of BAD_CRC everything but the body can be trusted.
-    END, MESSAGE, BLANK = 0, 1, 2
-    BAD_MAGIC, BAD_LENGTH, BAD_OFFSET, BAD_CRC = -1, -2, -3, -4
-
-    MAGIC_V1, MAGIC_V2, MAGIC_BLANK = -626843481, -626843477, -875286124
-
 FIXED_BYTES = 91  # of a record with IPv4 hosts: everything but body, topic and properties
 BLANK_BYTES_MIN = 8
 

@@ -8,6 +8,7 @@ from rocketq.kernel.records cimport MESSAGE, RecordView
 
 cdef bytes REAL_TOPIC, REAL_QID
 
+# What a delivery answers.
 cpdef enum:
     ALL_DELIVERED = 1
     NOT_DUE = 2

@@ -18,10 +18,6 @@ if not cython.compiled:
     from rocketq.kernel.reader import is_of_queue
     from rocketq.kernel.records import MESSAGE, RecordView
 
-    # What a delivery answers.
-    ALL_DELIVERED, NOT_DUE, UNDELIVERABLE = 1, 2, 3
-    NEED_LOG, NEED_QUEUE, NEED_ROOM, NEED_FILE, NEED_INDEX = 4, 5, 6, 7, 8
-
 REAL_TOPIC = b"REAL_TOPIC"
 REAL_QID = b"REAL_QID"
 

@@ -6,6 +6,7 @@ ctypedef const char* ConstText
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char* text, Py_ssize_t size, const char* errors)
 
+# Members of a JSON header in the order Java writes them, and fields that any request may have.
 cpdef enum:
     CODE = 1
     EXT_FIELDS = 2
@@ -15,7 +16,7 @@ cpdef enum:
     REMARK = 6
     SERIALIZE_TYPE = 7
     VERSION = 8
-    ACCESS_KEY = 20
+    ACCESS_KEY = 20  # behind the numbers of the fields of each request
     SIGNATURE = 21
     SECURITY_TOKEN = 22
 

@@ -19,11 +19,6 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.primitives import copy_bytes, end_of_plain, equal_bytes, load_i16, load_i32
 
-    # Members of a JSON header in the order Java writes them.
-    CODE, EXT_FIELDS, FLAG, LANGUAGE, OPAQUE, REMARK, SERIALIZE_TYPE, VERSION = range(1, 9)
-    # Fields that any request may have, as numbers behind those of its own.
-    ACCESS_KEY, SIGNATURE, SECURITY_TOKEN = 20, 21, 22
-
 FIELDS_MAX = 48
 
 

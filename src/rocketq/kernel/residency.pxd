@@ -2,8 +2,8 @@ from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.primitives cimport resident_mask
 
 cpdef enum:
-    CHUNKS = 2048
-    PAGE_BITS = 12
+    CHUNKS = 2048  # that are remembered: 64 MiB
+    PAGE_BITS = 12  # where pages are larger, several bits stand for one
     CHUNK_BITS = 3
 
 cdef class ResidentPages:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
+    from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.primitives import resident_mask
-
-    CHUNKS = 2048  # that are remembered: 64 MiB
-    PAGE_BITS = 12  # where pages are larger, several bits stand for one
-    CHUNK_BITS = 3
 
 
 @cython.final
@@ -34,7 +31,7 @@ class ResidentPages:
             for index in range(CHUNKS):
                 self._chunks[index] = 0
 
-    def covers(self, buffer, at, count):
+    def covers(self, buffer: MappedBuffer, at: cython.Py_ssize_t, count: cython.longlong):
         """Whether all of [at, at + count) that lies in the buffer is resident; one byte at least is looked at."""
         stop: cython.Py_ssize_t = min(at + max(count, 1), buffer.size)
         base: cython.size_t

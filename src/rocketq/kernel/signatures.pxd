@@ -2,9 +2,9 @@ from rocketq.kernel.primitives cimport copy_bytes, equal_bytes, hmac_sha1, is_ba
 from rocketq.kernel.request_view cimport RequestView, is_ascii, unescape_json
 
 cpdef enum:
-    SIGNED_FIELDS_MAX = 48
-    VALUES_BYTES_MAX = 80 << 10
-    KEY_BYTES = 64
+    SIGNED_FIELDS_MAX = 48  # as many as a header may have
+    VALUES_BYTES_MAX = 80 << 10  # of all fields; properties alone may have 64 KiB
+    KEY_BYTES = 64  # of a prepared secret
     SIGNATURE_BYTES = 28
 
 cdef class Account:

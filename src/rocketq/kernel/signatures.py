@@ -15,11 +15,6 @@ if not cython.compiled:
     from rocketq.kernel.primitives import copy_bytes, equal_bytes, hmac_sha1, is_base64_of, prepare_hmac
     from rocketq.kernel.request_view import RequestView, is_ascii, unescape_json
 
-    SIGNED_FIELDS_MAX = 48  # as many as a header may have
-    VALUES_BYTES_MAX = 80 << 10  # of all fields; properties alone may have 64 KiB
-    KEY_BYTES = 64  # of a prepared secret
-    SIGNATURE_BYTES = 28
-
 
 @cython.final
 @cython.cclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from rocketq.store.commit_log import CommitLog
 from rocketq.store.consume_queue import ConsumeQueue
@@ -57,7 +56,7 @@ class Announcer:
     def _take(self, visible_to: int) -> list[tuple[ConsumeQueue, int | None]]:
         """The queues that grew, with the end of each that can be seen whole."""
         appender, scanner = self._log.appender, self._scanner
-        tails: list[Any] = appender.touched
+        tails = appender.touched
         if scanner.touched:
             tails = list(dict.fromkeys([*tails, *scanner.touched]))
             scanner.touched = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
-from typing import cast
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.queue_units import QueueTail, unit_at
@@ -53,7 +52,7 @@ class CheckedQueue:
 
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
         units = self.file_at(queue_offset)
-        return None if units is None else cast(tuple[int, int, int], unit_at(units, queue_offset - units.base))
+        return None if units is None else unit_at(units, queue_offset - units.base)
 
     def begin_again(self) -> None:
         """Its topic was deleted and made again: what was passed so far counts no more."""

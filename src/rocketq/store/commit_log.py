@@ -6,7 +6,6 @@ import logging
 import mmap
 import threading
 from dataclasses import dataclass
-from typing import cast
 
 from rocketq.errors import StoreError
 from rocketq.kernel.appender import Appender
@@ -272,12 +271,12 @@ class CommitLog:
         segment, view = self.segment(log_offset), RecordView()
         if view.parse_at(segment, log_offset - segment.base, False) not in (MESSAGE, BAD_CRC):
             return None
-        return cast(int, view.store_ms)
+        return view.store_ms
 
     def bytes_at(self, log_offset: int, count: int) -> bytes:
         """Raw bytes of one segment, for replicas and the recovery point."""
         segment = self.segment(log_offset)
-        return cast(bytes, segment.bytes_at(log_offset - segment.base, count))
+        return segment.bytes_at(log_offset - segment.base, count)
 
     def view_of(self, log_offset: int, bytes_max: int) -> memoryview:
         """Bytes of one segment without a copy, as far as they can be read; StoreError where the segment is gone."""

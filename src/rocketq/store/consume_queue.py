@@ -157,7 +157,7 @@ class ConsumeQueue:
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
         """(log offset, size, tags code) of a unit, written or not; None without a file."""
         units = self.file_at(queue_offset)
-        return None if units is None else cast(tuple[int, int, int], unit_at(units, queue_offset - units.base))
+        return None if units is None else unit_at(units, queue_offset - units.base)
 
     def last_unit(self) -> tuple[int, int, int] | None:
         return self.unit(self.end_offset - 1) if self.end_offset > 0 else None
@@ -252,7 +252,7 @@ class ConsumeQueue:
             units = self.file_at(first)
             if units is None or stop <= low:
                 continue
-            index = cast(int, first_unit_beyond(units, low - first, stop - first, log_end))
+            index = first_unit_beyond(units, low - first, stop - first, log_end)
             if index > low - first or first <= self.min_offset:
                 return min(first + index, self.end_offset)  # the search may have seen zeros of a cut under way
         return self.min_offset
@@ -266,7 +266,7 @@ class ConsumeQueue:
             assert units is not None
             if end not in (UNKNOWN, first):
                 break
-            end = first + cast(int, count_units(units, 0, self.units_per_file))
+            end = first + count_units(units, 0, self.units_per_file)
         return end
 
     # Cutting

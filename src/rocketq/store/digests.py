@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from rocketq.store.commit_log import CommitLog
 
 STEP_BYTES = 4 << 20
@@ -36,7 +34,7 @@ class LogDigests:
             segment, stop = commit_log.segment(base), min(end, base + commit_log.config.segment_bytes)
             while upto < stop and segment.size:
                 step = min(upto + STEP_BYTES, stop)
-                crc = cast(int, segment.crc32(upto - base, step - base, crc))
+                crc = segment.crc32(upto - base, step - base, crc)
                 upto = step
             self._covered[base] = (upto, crc)
             if stop < base + commit_log.config.segment_bytes:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from rocketq.kernel.admission import Generation
+from rocketq.kernel.appender import Appender
+from rocketq.kernel.reader import LogMap
 from rocketq.store.admission import Health
 from rocketq.store.queue_table import QueueTable
 
@@ -15,15 +17,15 @@ from rocketq.store.queue_table import QueueTable
 class FastPathAccess:
     """Made by `Store.fast_path_access`. Whoever writes with `appender` or to `queues` holds `lock`."""
 
-    appender: Any
-    """kernel.Appender: writes records, queue units and index entries."""
-    log_map: Any
-    """kernel.LogMap: the mapped log files."""
+    appender: Appender
+    """Writes records, queue units and index entries."""
+    log_map: LogMap
+    """The mapped log files."""
     lock: threading.RLock
     queues: QueueTable
     health: Health
-    generation: Any
-    """kernel.Generation: bumped whenever the store's config, health, replicas or queues change."""
+    generation: Generation
+    """Bumped whenever the store's config, health, replicas or queues change."""
     stored: Callable[[], None]
     """To be called with the lock held once the kernel has appended, before anybody else gets the lock."""
     append_listeners: list[Callable[[], None]]

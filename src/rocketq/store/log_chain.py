@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.records import BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
@@ -43,7 +43,7 @@ class ChainedFile:
         for low, high in self._data_ranges(at):
             found = first_nonzero(self.buffer, low, high)
             if found < high:
-                return cast(int, found)
+                return found
         return None
 
     def next_good(self, at: int) -> int | None:
@@ -54,7 +54,7 @@ class ChainedFile:
                 stop = min(low + step, high)
                 found = find_next_record(self.buffer, low, stop, self._view)
                 if found >= 0:
-                    return cast(int, found)
+                    return found
                 low, step = stop, step * 2
         return None
 
@@ -78,7 +78,7 @@ class ChainedFile:
         while look_back_bytes < start:
             found = find_next_record(self.buffer, start - look_back_bytes, start, self._view)
             if 0 <= found < start:
-                return cast(int, found)
+                return found
             look_back_bytes *= 4
         return 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import cast
 
 from rocketq.kernel.filter_program import FilterProgram
 from rocketq.kernel.queue_units import FILLER_SIZE
@@ -278,7 +277,7 @@ class Queries:
                 and view.parse_at(segment, at, False) == MESSAGE
                 and start + at + view.size <= self._visible_to()
             ):
-                return cast(int, view.store_ms)
+                return view.store_ms
         return -1
 
 

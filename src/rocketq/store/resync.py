@@ -24,6 +24,6 @@ def next_good_record(files: SegmentDirectory, segment_at: Callable[[int], Mapped
         for low, high in ranges:
             found = find_next_record(segment, max(low - SIZE_BYTES_BEFORE_MAGIC, first), high, view)
             if found >= 0:
-                return base + cast(int, found)
+                return base + found
         base = files.after(base)
     return None

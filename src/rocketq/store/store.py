@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 from rocketq.errors import ConfigError, StoreError
 from rocketq.kernel.admission import Generation
@@ -507,4 +507,4 @@ class Store(Lookups):
 
 def tag_code(tag: str) -> int:
     """What a queue unit holds for a tag."""
-    return cast(int, hash_text(tag))
+    return hash_text(tag)

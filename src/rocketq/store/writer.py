@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Final, cast
+from typing import Final
 
 from rocketq.errors import StoreError
 from rocketq.kernel.appender import APPENDED, BATCH_ITEM_TOO_LARGE, NO_QUEUE_ROOM, SEGMENT_FULL
@@ -214,7 +214,7 @@ class Writer:
                 now_ms,
                 message.reconsume_times,
             )
-        return cast(int, state)
+        return state
 
     def roll(self) -> None:
         """Go on in a new log file; the old one is synced by whoever flushes next."""
@@ -374,4 +374,4 @@ class Writer:
             return base
         segment, view = self._log.segment(base), RecordView()
         view.parse_at(segment, last, False)
-        return base + last + cast(int, view.size)
+        return base + last + view.size

@@ -8,9 +8,9 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol
 
-from rocketq.broker.fastpath.grants import GrantFactory, SendKey
+from rocketq.broker.fastpath.grants import GrantFactory, PullKey, SendKey
 from rocketq.broker.fastpath.held_answers import AnswerGate
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
 from rocketq.broker.ha.durability import must_wait
@@ -18,6 +18,7 @@ from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pipeline.answer_templates import pull_templates, send_templates
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.errors import RemoteProtocolError
+from rocketq.kernel.admission import Grant, PullGrant
 from rocketq.kernel.fast_frames import FastFrames
 from rocketq.kernel.fast_path import NEVER_NS, FastConnection, FastPath
 from rocketq.kernel.fast_pulls import FastPulls, PullLimits
@@ -97,24 +98,24 @@ class BrokerFastPath:
     @property
     def taken(self) -> int:
         """How many messages the kernel has stored by itself."""
-        return int(self._frames.sends.taken)
+        return self._frames.sends.taken
 
     @property
     def pulls_taken(self) -> int:
         """How many pulls the kernel has answered by itself."""
-        return int(self._frames.pulls.taken)
+        return self._frames.pulls.taken
 
     def __call__(self, connection: Connection, data: bytes) -> tuple[bytes, Sequence[Command]]:
-        fast: Any = connection.feed_state
+        fast: FastConnection | None = connection.feed_state
         if fast is None:
             fast = connection.feed_state = self._begin(connection)
         if fast.served_to >= 0:
             fast.data, fast.at, fast.served_to = data, fast.served_to, -1
-            out = self._sends.out.take()
+            out: bytes | None = self._sends.out.take()
         else:
-            waits = fast.decoding or connection.writes_paused
-            if waits or (out := self._run(connection, fast, data)) is None:
-                return b"", self._feed_decoder(connection, fast, data)
+            out = None if fast.decoding or connection.writes_paused else self._run(connection, fast, data)
+        if out is None:
+            return b"", self._feed_decoder(connection, fast, data)
         commands: Sequence[Command] = ()
         tries = _TRIES_MAX
         while self._frames.slow_at >= 0:
@@ -134,13 +135,13 @@ class BrokerFastPath:
                 connection.hold(0)
         return out, commands
 
-    def _begin(self, connection: Connection) -> Any:
+    def _begin(self, connection: Connection) -> FastConnection:
         decoder = FrameDecoder(connection.limits.frame_bytes_max)
         fast = FastConnection(self._path, connection, decoder, connection.peer.packed(), next(_connection_numbers))
         connection.hand_over(fast)
         return fast
 
-    def _run(self, connection: Connection, fast: Any, data: bytes) -> bytes | None:
+    def _run(self, connection: Connection, fast: FastConnection, data: bytes) -> bytes | None:
         """One call of the kernel: the answers that may go at once; None when it may not execute anything."""
         path = self._path
         with self._access.lock:
@@ -150,22 +151,24 @@ class BrokerFastPath:
                     return None
             if data:
                 fast.data, fast.at = fast.take(data) if fast.data else data, 0
-            return cast(bytes, path.serve_rest(fast))
+            return path.serve_rest(fast)
 
     # Frames for the slow path
 
-    def _refused_command(self, fast: Any) -> Command | None:
+    def _refused_command(self, fast: FastConnection) -> Command | None:
         """The frame that the kernel refused, made of what it parsed; None where it could not parse it."""
         parts = self._frames.refused_parts(fast.data)
         return None if parts is None else command_of(parts)
 
-    def _slow_commands(self, connection: Connection, fast: Any, command: Command | None) -> list[Command]:
+    def _slow_commands(self, connection: Connection, fast: FastConnection, command: Command | None) -> list[Command]:
         if command is None:
             return self._decode(connection, fast, fast.data[self._frames.slow_at : fast.at])
         self._collect_before_handlers()
         return [command]
 
-    def _keep_rest(self, connection: Connection, fast: Any, commands: Sequence[Command]) -> Sequence[Command]:
+    def _keep_rest(
+        self, connection: Connection, fast: FastConnection, commands: Sequence[Command]
+    ) -> Sequence[Command]:
         """The kernel has stopped before the end of the read: at a frame for the slow path, or one that is not whole."""
         frames = self._frames
         connection.feed_waits = fast.rest_bytes > 0 and (frames.stopped or frames.slow_at >= 0)
@@ -176,7 +179,7 @@ class BrokerFastPath:
         self._hold_unfinished(connection, fast)
         return commands
 
-    def _feed_decoder(self, connection: Connection, fast: Any, data: bytes) -> Sequence[Command]:
+    def _feed_decoder(self, connection: Connection, fast: FastConnection, data: bytes) -> Sequence[Command]:
         """Nothing of this read is for the kernel; not yet, when the peer is behind with reading."""
         commands: Sequence[Command] = ()
         if fast.decoder.failure is not None:
@@ -189,7 +192,7 @@ class BrokerFastPath:
         self._hold_unfinished(connection, fast)
         return commands
 
-    def _decode(self, connection: Connection, fast: Any, data: bytes) -> list[Command]:
+    def _decode(self, connection: Connection, fast: FastConnection, data: bytes) -> list[Command]:
         """What was answered before bytes that are no frame is sent before the connection ends; nothing after them is
         parsed."""
         commands: list[Command] = []
@@ -203,7 +206,7 @@ class BrokerFastPath:
             self._collect_before_handlers()
         return commands
 
-    def _hold_unfinished(self, connection: Connection, fast: Any) -> None:
+    def _hold_unfinished(self, connection: Connection, fast: FastConnection) -> None:
         unfinished = fast.rest_bytes + fast.decoder.pending_bytes
         if unfinished != connection.unfinished_bytes:
             connection.hold(unfinished)
@@ -224,14 +227,14 @@ class BrokerFastPath:
         sends.short_of_room = False
         sends.missed.clear()
         pulls.missed.clear()
-        return granted and bool(self._path.is_allowed())  # what was asked may have changed something
+        return granted and self._path.is_allowed()  # what was asked may have changed something
 
-    def _grant_send(self, connection: Connection, command: Command, key: tuple[Any, ...], queue_id: int) -> bool:
+    def _grant_send(self, connection: Connection, command: Command, key: SendKey, queue_id: int) -> bool:
         before, generation = self._sends.grant_of(key), self._access.generation.number
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._set_queue(before, queue_id)
         grant = self._grants.for_sends(
-            SendKey(*key),
+            key,
             generation,
             connection,
             self._templates,
@@ -243,12 +246,12 @@ class BrokerFastPath:
         self._sends.add_grant(grant)
         return True
 
-    def _grant_pull(self, connection: Connection, command: Command, key: tuple[Any, ...], queue_id: int) -> bool:
+    def _grant_pull(self, connection: Connection, command: Command, key: PullKey, queue_id: int) -> bool:
         before, generation = self._pulls.grant_of(key), self._access.generation.number
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._set_queue(before, queue_id)
         grant = self._grants.for_pulls(
-            cast(tuple[int, Any, bytes], key),
+            key,
             generation,
             connection,
             self._ports.clock.now_ms(),
@@ -259,7 +262,7 @@ class BrokerFastPath:
         self._pulls.add_grant(grant)
         return True
 
-    def _set_queue(self, grant: Any, queue_id: int) -> bool:
+    def _set_queue(self, grant: Grant, queue_id: int) -> bool:
         grant.queues[queue_id] = self._grants.tail(grant.topic.decode(), queue_id)
         return grant.queues[queue_id] is not None
 
@@ -278,7 +281,7 @@ class BrokerFastPath:
                 queue.make_room(count)
         except OSError:
             return False  # the handler reports why
-        return bool(tail.next_offset + count <= tail.room_end)  # else it would be tried again and again
+        return tail.next_offset + count <= tail.room_end  # else it would be tried again and again
 
     def _count_of(self, command: Command) -> int:
         """How many messages a send brings; not above 0 when it is a batch that is not sound."""
@@ -286,7 +289,7 @@ class BrokerFastPath:
             return 1
         with self._access.lock:
             count, _ = self._sends.appender.measure_batch(command.body, 0, b"", 0, len(command.body))
-        return int(count)
+        return count
 
     # What the kernel did
 
@@ -326,7 +329,7 @@ class BrokerFastPath:
         """Every second: what was in the page cache may not be there any more."""
         self._pulls.forget_pages()
 
-    def _collect_pulls(self, grant: Any) -> None:
+    def _collect_pulls(self, grant: PullGrant) -> None:
         ports, topic, group = self._ports, grant.topic.decode(), grant.group.decode()
         count, size_bytes, times = grant.collect()
         ports.figures.pulled(topic, group, count, size_bytes, 0, times)
@@ -340,7 +343,7 @@ class BrokerFastPath:
 
     # What the kernel may do
 
-    def _make_frames(self) -> Any:
+    def _make_frames(self) -> FastFrames:
         store = self._store
         host_hex = store.config.store_host.packed().hex().upper().encode()
         sends = FastSends(self._access.appender, host_hex, V5_0_0)
@@ -352,8 +355,7 @@ class BrokerFastPath:
             V5_0_0,
             FRAME_BYTES_MAX - _HEAD_BYTES_MAX,
         )
-        accounts: Any = self._ports.tables.access.accounts
-        return FastFrames(sends, pulls, FRAME_BYTES_MAX, accounts)
+        return FastFrames(sends, pulls, FRAME_BYTES_MAX, self._ports.tables.access.accounts)
 
     def _refresh(self, connection: Connection) -> None:
         """Something has changed: allow the kernel what it may do from now on. The lock is held."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rocketq.broker.pipeline.admission import (
     AdmissionTables,
@@ -17,7 +17,9 @@ from rocketq.broker.pipeline.admission import (
 from rocketq.broker.pipeline.answer_templates import Templates
 from rocketq.broker.pull.tag_filter import is_tag_filter, subscription_of, tag_codes
 from rocketq.filter import BadExpressionError
-from rocketq.kernel.admission import PullGrant, SendGrant
+from rocketq.kernel.admission import Grant, PullGrant, SendGrant
+from rocketq.kernel.queue_units import QueueTail
+from rocketq.kernel.signatures import Account
 from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.properties import encode_properties
 from rocketq.remoting import Connection
@@ -26,26 +28,22 @@ from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
 _NOT_PLAIN: Final = "%"  # retry topics may turn a send into a dead letter
 
 
-@dataclass(frozen=True, slots=True)
-class SendKey:
-    """What a grant for sends is found by; its members are those of the kernel's key."""
-
-    scope: int
-    account: Any
-    topic: bytes
-    group: bytes
+SendKey = tuple[int, Account | None, bytes, bytes]
+"""What the kernel finds a grant for sends by: scope, account, topic, group."""
+PullKey = tuple[int, Account | None, bytes]
+"""What the kernel finds a grant for pulls by: scope, account, and a PulledTopic as text."""
 
 
 @dataclass(frozen=True, slots=True)
-class PullKey:
-    """What a grant for pulls is found by; `expression` is None when the group's own subscription counts."""
+class PulledTopic:
+    """What a pull asks for; `expression` is None when the group's own subscription counts."""
 
     group: str
     topic: str
     expression: str | None
 
     @classmethod
-    def of(cls, key: bytes) -> PullKey:
+    def of(cls, key: bytes) -> PulledTopic:
         group, topic, *expression = key.decode("ascii").split("\0")
         return cls(group, topic, expression[0] if expression else None)
 
@@ -57,26 +55,33 @@ class GrantFactory:
         self._tables = tables
         self._known = known
 
-    def tail(self, topic: str, queue_id: int) -> Any:
+    def tail(self, topic: str, queue_id: int) -> QueueTail | None:
         """The kernel's end of a queue; None before its first message."""
         queue = self._known.get(topic, queue_id)
         return None if queue is None else queue.tail
 
     def for_sends(
-        self, key: SendKey, generation: int, connection: Connection, templates: Templates, now_ms: int, before: Any
-    ) -> Any:
+        self,
+        key: SendKey,
+        generation: int,
+        connection: Connection,
+        templates: Templates,
+        now_ms: int,
+        before: SendGrant | None,
+    ) -> SendGrant | None:
         """`before` is the grant of an older generation, whose queues are still the topic's, or None."""
-        topic, group = key.topic.decode("utf-8", "replace"), key.group.decode("utf-8", "replace")
+        scope, account, topic_name, group_name = key
+        topic, group = topic_name.decode("utf-8", "replace"), group_name.decode("utf-8", "replace")
         if topic.startswith(_NOT_PLAIN):
             return None
-        admitted = admit_send(SendAsk(topic, group, connection, _owner_of(key.account)), self._tables, now_ms)
+        admitted = admit_send(SendAsk(topic, group, connection, _owner_of(account)), self._tables, now_ms)
         if isinstance(admitted, Rejection):
             return None
         grant = SendGrant(
-            key.topic,
-            key.group,
-            key.scope,
-            key.account,
+            topic_name,
+            group_name,
+            scope,
+            account,
             self._queues(topic, admitted.queue_count, before),
             generation,
             admitted.sys_flag,
@@ -88,10 +93,10 @@ class GrantFactory:
         return grant
 
     def for_pulls(
-        self, key: tuple[int, Any, bytes], generation: int, connection: Connection, now_ms: int, before: Any
-    ) -> Any:
+        self, key: PullKey, generation: int, connection: Connection, now_ms: int, before: PullGrant | None
+    ) -> PullGrant | None:
         scope, account, text = key
-        wanted = PullKey.of(text)
+        wanted = PulledTopic.of(text)
         ask = PullAsk(
             wanted.group,
             wanted.topic,
@@ -124,11 +129,10 @@ class GrantFactory:
         grant.limit(admitted.quotas)
         return grant
 
-    def _queues(self, topic: str, count: int, before: Any) -> list[Any]:
+    def _queues(self, topic: str, count: int, before: Grant | None) -> list[QueueTail | None]:
         count = min(count, QUEUE_ID_MAX + 1)
         if before is not None and len(before.queues) == count:
-            queues: list[Any] = before.queues
-            return queues
+            return before.queues
         return [self.tail(topic, number) for number in range(count)]
 
     def _numbers(self, admitted: PullAdmission, subscription: Subscription) -> tuple[int, int, int, int]:
@@ -138,5 +142,5 @@ class GrantFactory:
         return near, far, admitted.topic.topic_sys_flag, group.group_sys_flag or 0
 
 
-def _owner_of(account: Any) -> str | None:
+def _owner_of(account: Account | None) -> str | None:
     return None if account is None else account.owner

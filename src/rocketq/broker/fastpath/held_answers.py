@@ -31,7 +31,7 @@ class Link(Protocol):
 
 
 LinkT = TypeVar("LinkT")
-Parts = list[tuple[LinkT, bytes]]
+Parts = Sequence[tuple[LinkT, bytes]]
 
 
 @dataclass(slots=True)

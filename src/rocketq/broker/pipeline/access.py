@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from rocketq.kernel.signatures import Account, Accounts
 from rocketq.protocol.acl import ACCESS_KEY, is_signed
@@ -28,7 +28,7 @@ class Access(Protocol):
     """Decides; never waits. A principal is the name of who signed, None where nobody has to."""
 
     @property
-    def accounts(self) -> Any | None:
+    def accounts(self) -> Accounts | None:
         """The kernel's table of who may sign; None: requests need no signature."""
         ...
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig
@@ -20,6 +20,7 @@ from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.pipeline.access import Access, Action
 from rocketq.broker.pipeline.quotas import Quotas, quota_fault
 from rocketq.broker.topics.table import TopicTable
+from rocketq.kernel.admission import TokenBucket
 from rocketq.model import SysFlag
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.heartbeat import Subscription
@@ -78,7 +79,7 @@ class SendAdmission:
     queue_count: int
     sys_flag: int
     properties: Mapping[str, str]
-    quotas: tuple[Any, ...]
+    quotas: tuple[TokenBucket, ...]
 
 
 def admit_send(
@@ -146,7 +147,7 @@ class PullAdmission:
     group: GroupConfig
     topic: TopicConfig
     subscription: Subscription | None
-    quotas: tuple[Any, ...]
+    quotas: tuple[TokenBucket, ...]
 
 
 def admit_pull(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rocketq.errors import ConfigError
 from rocketq.kernel.admission import TokenBucket
@@ -83,7 +83,7 @@ class Quotas:
 
     def __init__(self, rules: tuple[QuotaRule, ...] = ()) -> None:
         self._rules: Mapping[tuple[str, str], QuotaRule] = {}
-        self._buckets: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._buckets: dict[tuple[str, str], tuple[TokenBucket, ...]] = {}
         self.replace(rules)
 
     def replace(self, rules: tuple[QuotaRule, ...]) -> None:
@@ -96,14 +96,14 @@ class Quotas:
         if before.quotas != after.quotas:
             self.replace(parse_quotas(after.quotas))
 
-    def buckets(self, topic: str, group: str, principal: str | None) -> tuple[Any, ...]:
+    def buckets(self, topic: str, group: str, principal: str | None) -> tuple[TokenBucket, ...]:
         """All that a request of these is subject to."""
         if not self._rules:
             return ()
         names = (("topic", topic), ("group", group), ("principal", principal or ""))
         return tuple(bucket for kind, name in names if name for bucket in self._of(kind, name))
 
-    def _of(self, kind: str, name: str) -> tuple[Any, ...]:
+    def _of(self, kind: str, name: str) -> tuple[TokenBucket, ...]:
         rule = self._rules.get((kind, name)) or self._rules.get((kind, "*"))
         if rule is None:
             return ()
@@ -115,19 +115,19 @@ class Quotas:
         return found
 
 
-def _make_buckets(rule: QuotaRule, name: str) -> Iterator[Any]:
+def _make_buckets(rule: QuotaRule, name: str) -> Iterator[TokenBucket]:
     for unit, rate in (("messages", rule.messages_per_s), ("bytes", rule.bytes_per_s)):
         if rate is not None:
             yield TokenBucket(f"{rule.kind} {name}", unit, rate)
 
 
-def charge(buckets: tuple[Any, ...], count: int, size_bytes: int) -> None:
+def charge(buckets: tuple[TokenBucket, ...], count: int, size_bytes: int) -> None:
     """An admitted request has brought, or was given, so much."""
     for bucket in buckets:
         bucket.take(count if bucket.unit == "messages" else size_bytes)
 
 
-def quota_fault(buckets: tuple[Any, ...], now_ms: int) -> str | None:
+def quota_fault(buckets: tuple[TokenBucket, ...], now_ms: int) -> str | None:
     """Which quota a request is over, with its limit and the rate of the last second; None when it may pass."""
     for bucket in buckets:
         if not bucket.has_tokens(now_ms):

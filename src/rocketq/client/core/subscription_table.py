@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import cast
 
 from rocketq.client.core.subscriptions import ALL, tags_of
 from rocketq.client.errors import ClientError
@@ -43,7 +42,7 @@ def make_subscription(topic: str, expression: str | None, sql: str | None, now_m
     tags = sorted(tags_of(expression) or ())
     if not tags:
         return Subscription(topic=topic, version=now_ms)
-    codes = tuple(cast(int, hash_text(tag)) for tag in tags)
+    codes = tuple(hash_text(tag) for tag in tags)
     return Subscription(topic=topic, expression=expression or ALL, tags=tuple(tags), codes=codes, version=now_ms)
 
 
