@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,18 @@ def beginnings() -> list[bytes]:
 
 
 class FrameMaker:
-    """The same seed makes the same frames; `odd` is how often something unusual is in one."""
+    """The same seed makes the same frames; `odd` is how often something unusual is in one. With `others`, which
+    makes a code, fields and a body, one request in four is made by it."""
 
-    def __init__(self, seed: int, odd: float = 0.03) -> None:
+    def __init__(
+        self,
+        seed: int,
+        odd: float = 0.03,
+        others: Callable[[random.Random], tuple[int, dict[str, Any], bytes]] | None = None,
+    ) -> None:
         self._random = random.Random(seed)
         self._odd = odd
+        self._others = others
         self._opaque = 0
         self._captured = captured()
 
@@ -108,6 +115,9 @@ class FrameMaker:
         return encode_command(Command(code=int(code), ext_fields=texts, body=body, **given))
 
     def _one(self) -> bytes:
+        if self._others is not None and self._random.random() < 0.25:
+            code, fields, body = self._others(self._random)
+            return self.frame(code, fields, body, form=self._random.choice((HeaderForm.JSON, HeaderForm.BINARY)))
         pick = self._random.random()
         if pick < 0.15:
             return self._random.choice(self._captured)

@@ -75,10 +75,10 @@ def read_answers(peer: socket.socket, count: int, step_bytes: int = 5_000) -> li
 def mixed(topic: str, count: int) -> bytes:
     """Pulls for the kernel, and between them requests that it leaves to the handlers."""
     fields = {name: str(value) for name, value in pull_fields(topic, 0, maxMsgNums=32).items()}
-    cold = {"topic": topic, "queueId": "0"}
+    slow = {"topic": topic, "queueId": "0"}
     return b"".join(
         encode_command(
-            Command(code=RequestCode.GET_MAX_OFFSET, opaque=opaque, ext_fields=cold)
+            Command(code=RequestCode.GET_MAX_OFFSET, opaque=opaque, ext_fields=slow)
             if opaque % 3 == 2
             else Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, ext_fields=fields)
         )
@@ -99,9 +99,9 @@ async def test_a_peer_that_reads_slowly_gets_every_answer_whole_and_in_order(
         monkeypatch.setattr(loop_thread, "loop_factory", lambda: None)
     cluster = make_rocketq_cluster()
     await prepare(cluster, "Slow")
-    feed, count = cluster.brokers[0].fast_paths[0], 300
-    assert type(cast(Any, feed)._loop).__module__.startswith(loop)
-    before = feed.pulls_taken
+    fast_path, count = cluster.brokers[0].fast_paths[0], 300
+    assert type(cast(Any, fast_path)._loop).__module__.startswith(loop)
+    before = fast_path.pulls_taken
     with open_socket(cluster) as peer:
         asked = asyncio.get_running_loop().run_in_executor(None, peer.sendall, mixed("Slow", count))
         answers = await asyncio.to_thread(read_answers, peer, count)
@@ -109,7 +109,7 @@ async def test_a_peer_that_reads_slowly_gets_every_answer_whole_and_in_order(
     assert [answer.opaque for answer in answers] == list(range(count))
     assert {answer.code for answer in answers} == {0}
     assert len({answer.body for answer in answers if answer.opaque % 3 != 2}) == 1
-    assert feed.pulls_taken - before == count // 3 * 2
+    assert fast_path.pulls_taken - before == count // 3 * 2
 
 
 @over_loopback
@@ -137,8 +137,8 @@ async def test_many_peers_at_once_get_their_own_answers(
     the peers are gone by then."""
     cluster = make_rocketq_cluster(settings={"flushDiskType": flush})
     await prepare(cluster, "Many")
-    feed = cluster.brokers[0].fast_paths[0]
-    before = feed.taken
+    fast_path = cluster.brokers[0].fast_paths[0]
+    before = fast_path.taken
     leaving = [open_socket(cluster) for _ in range(10)]
     async with connected(*[cluster.broker_addr] * 40) as peers:
         for round_number in range(20):
@@ -153,7 +153,7 @@ async def test_many_peers_at_once_get_their_own_answers(
             answers = await asyncio.wait_for(asyncio.gather(*waiting), WAIT_S)
             assert {answer.code for answer in answers} == {0}
             assert len({answer.ext_fields["queueOffset"] for answer in answers}) == len(peers)
-    assert feed.taken - before > 15 * 40  # but for those that needed more room in their queue's file
+    assert fast_path.taken - before > 15 * 40  # but for those that needed more room in their queue's file
 
 
 @over_loopback

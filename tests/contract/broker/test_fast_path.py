@@ -28,6 +28,7 @@ from tests.contract.broker.kit import (
     make_topic,
     over_loopback,
     pull,
+    pull_fields,
     records,
     send_fields,
 )
@@ -82,21 +83,21 @@ async def test_kernel_and_handlers_store_and_answer_the_same(
     async with connected(rocketq_cluster.broker_addr, version=version) as (peer,):
         await make_topic(peer, topic, queues=1)
         for _ in range(2):  # the queue comes to be, then the route
-            assert (await ask(peer, topic, {"properties": "warm\x01up"}, cold=False)).code == 0
-        hot = await ask(peer, topic, given, cold=False)
-        cold = await ask(peer, topic, given, cold=True)
+            assert (await ask(peer, topic, {"properties": "warm\x01up"}, known=True)).code == 0
+        fast = await ask(peer, topic, given, known=True)
+        slow = await ask(peer, topic, given, known=False)
         records = decode_records((await pull(peer, topic, 2)).body)
-    assert (hot.code, cold.code) == (0, 0)
-    assert answered(hot) == answered(cold)
-    assert list(hot.ext_fields) == list(cold.ext_fields)
+    assert (fast.code, slow.code) == (0, 0)
+    assert answered(fast) == answered(slow)
+    assert list(fast.ext_fields) == list(slow.ext_fields)
     assert facts(records[0]) == facts(records[1])
-    assert [record.message_id for record in records] == [hot.ext_fields["msgId"], cold.ext_fields["msgId"]]
-    assert [hot.ext_fields["queueOffset"], cold.ext_fields["queueOffset"]] == ["2", "3"]
+    assert [record.message_id for record in records] == [fast.ext_fields["msgId"], slow.ext_fields["msgId"]]
+    assert [fast.ext_fields["queueOffset"], slow.ext_fields["queueOffset"]] == ["2", "3"]
 
 
-async def ask(peer: Peer, topic: str, given: dict[str, Any], *, cold: bool) -> Command:
+async def ask(peer: Peer, topic: str, given: dict[str, Any], *, known: bool) -> Command:
     fields = letters(send_fields(topic, 0, **given))
-    if cold:
+    if not known:
         fields["unknownToTheKernel"] = "x"
     return await peer.ask(RequestCode.SEND_MESSAGE_V2, fields, b"a body")
 
@@ -104,22 +105,22 @@ async def ask(peer: Peer, topic: str, given: dict[str, Any], *, cold: bool) -> C
 @over_loopback
 async def test_plain_sends_are_taken_by_the_kernel(rocketq_cluster: EmbeddedCluster) -> None:
     """Goal: the fast path is really taken, and what is not plain is not."""
-    feed, topic = rocketq_cluster.brokers[0].fast_paths[0], f"BrokerFastPath{next(_counter)}"
+    fast_path, topic = rocketq_cluster.brokers[0].fast_paths[0], f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr) as (peer,):
         await make_topic(peer, topic, queues=1)
         for _ in range(2):
-            await ask(peer, topic, PLAIN[0], cold=False)
-        before = feed.taken
+            await ask(peer, topic, PLAIN[0], known=True)
+        before = fast_path.taken
         waiting = [
             peer.start(RequestCode.SEND_MESSAGE_V2, letters(send_fields(topic, 0, **PLAIN[0])), b"x" * n)
             for n in range(1, 200)
         ]
         answers = [await each for each in waiting]
         assert [int(answer.ext_fields["queueOffset"]) for answer in answers] == list(range(2, 201))
-        assert feed.taken - before == 199
+        assert fast_path.taken - before == 199
         for given in LEFT_TO_HANDLERS:
-            await ask(peer, topic, given, cold=False)
-        assert feed.taken - before == 199
+            await ask(peer, topic, given, known=True)
+        assert fast_path.taken - before == 199
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2], ids=["long", "short"])
@@ -130,13 +131,13 @@ async def test_a_queue_whose_room_ends_costs_no_message_its_fast_path(tmp_path: 
     async with running(broker), connected(broker.addr) as (peer,):
         await make_topic(peer, "T", queues=1)
         for _ in range(2):
-            await ask(peer, "T", PLAIN[0], cold=False)
-        feed, fields = broker.fast_paths[0], send_fields("T", 0, **PLAIN[0])
-        before = feed.taken
+            await ask(peer, "T", PLAIN[0], known=True)
+        fast_path, fields = broker.fast_paths[0], send_fields("T", 0, **PLAIN[0])
+        before = fast_path.taken
         fields = fields if code == RequestCode.SEND_MESSAGE else letters(fields)
         answers = await asyncio.gather(*(peer.start(code, fields, b"%d" % number) for number in range(2_000)))
         assert [int(answer.ext_fields["queueOffset"]) for answer in answers] == list(range(2, 2_002))
-        assert feed.taken - before == 2_000
+        assert fast_path.taken - before == 2_000
 
 
 @over_loopback
@@ -146,16 +147,16 @@ async def test_a_batch_that_meets_the_end_of_its_queues_room_is_the_kernels_too(
     async with running(broker), connected(broker.addr) as (peer,):
         await make_topic(peer, "T", queues=1)
         for _ in range(2):
-            await ask(peer, "T", PLAIN[0], cold=False)
-        feed, fields = broker.fast_paths[0], letters(send_fields("T", 0, batch="true"))
+            await ask(peer, "T", PLAIN[0], known=True)
+        fast_path, fields = broker.fast_paths[0], letters(send_fields("T", 0, batch="true"))
         before, batch = (
-            feed.taken,
+            fast_path.taken,
             encode_batch(BatchElement(body=b"%d" % number, properties=b"k\x01v") for number in range(7)),
         )
         for _ in range(300):
             answer = await peer.ask(RequestCode.SEND_BATCH_MESSAGE, fields, batch)
             assert answer.code == 0
-        assert feed.taken - before == 2_100
+        assert fast_path.taken - before == 2_100
         queue = broker.parts.store.queues.get("T", 0)
         assert queue is not None
         queue.tail.room_end = room_end = queue.tail.next_offset + 1
@@ -172,7 +173,7 @@ async def test_without_a_disk_for_more_room_the_handler_says_so(
     async with running(broker), connected(broker.addr) as (peer,):
         await make_topic(peer, "T", queues=1)
         for _ in range(2):
-            await ask(peer, "T", PLAIN[0], cold=False)
+            await ask(peer, "T", PLAIN[0], known=True)
         queue = broker.parts.store.queues.get("T", 0)
         assert queue is not None
         queue.tail.room_end = queue.tail.next_offset
@@ -182,32 +183,32 @@ async def test_without_a_disk_for_more_room_the_handler_says_so(
 
         with monkeypatch.context() as patch:
             patch.setattr(queue, "make_room", fail)
-            answer = await ask(peer, "T", PLAIN[0], cold=False)
+            answer = await ask(peer, "T", PLAIN[0], known=True)
             assert answer.code != 0
             assert "No space left on device" in (answer.remark or "")
-        assert (await ask(peer, "T", PLAIN[0], cold=False)).code == 0
+        assert (await ask(peer, "T", PLAIN[0], known=True)).code == 0
 
 
 @over_loopback
 async def test_who_begins_to_wait_hears_of_the_next_message(rocketq_cluster: EmbeddedCluster) -> None:
     """Goal: messages that nobody waited for are not told of, and keep nobody from hearing of those that follow."""
-    feed, topic = rocketq_cluster.brokers[0].fast_paths[0], f"BrokerFastPath{next(_counter)}"
+    fast_path, topic = rocketq_cluster.brokers[0].fast_paths[0], f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr, rocketq_cluster.broker_addr) as (peer, other):
         await make_topic(peer, topic, queues=1)
         for _ in range(5):
-            await ask(peer, topic, PLAIN[0], cold=False)
+            await ask(peer, topic, PLAIN[0], known=True)
         for offset in (5, 6, 7):
             waiting = hold(other, topic, offset, suspendTimeoutMillis=60_000)
             await other.ask(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": 0})  # it is held by now
-            before = feed.taken
-            await ask(peer, topic, PLAIN[0], cold=False)
-            assert feed.taken == before + 1
+            before = fast_path.taken
+            await ask(peer, topic, PLAIN[0], known=True)
+            assert fast_path.taken == before + 1
             async with asyncio.timeout(30):
                 assert [record.queue_offset for record in records(await waiting)] == [offset]
 
 
 @over_loopback
-async def test_handlers_find_every_hot_send_counted(rocketq_cluster: EmbeddedCluster) -> None:
+async def test_handlers_find_every_fast_send_counted(rocketq_cluster: EmbeddedCluster) -> None:
     """Goal: whoever asks for figures gets those of the moment."""
     topic = f"BrokerFastPath{next(_counter)}"
 
@@ -219,8 +220,32 @@ async def test_handlers_find_every_hot_send_counted(rocketq_cluster: EmbeddedClu
         await make_topic(peer, topic, queues=1)
         before = await total()
         for _ in range(7):
-            await ask(peer, topic, PLAIN[0], cold=False)
+            await ask(peer, topic, PLAIN[0], known=True)
         assert await total() == before + 7
+
+
+@over_loopback
+async def test_offsets_that_pulls_commit_are_there_for_the_next_request(rocketq_cluster: EmbeddedCluster) -> None:
+    """Goal: of one write, a query behind a pull sees its commit, and a later commit is not replaced by it."""
+    topic = f"BrokerFastPath{next(_counter)}"
+    place = {"consumerGroup": "g", "topic": topic, "queueId": 0}
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic, queues=1)
+        for _ in range(9):
+            await ask(peer, topic, PLAIN[0], known=True)
+        for _ in range(2):
+            assert (await pull(peer, topic, 1)).code == 0
+        before = rocketq_cluster.brokers[0].fast_paths[0].pulls_taken
+        answers = await peer.ask_together(
+            peer.request(RequestCode.PULL_MESSAGE, pull_fields(topic, 1, commitOffset=5, sysFlag=5)),
+            peer.request(RequestCode.QUERY_CONSUMER_OFFSET, place),
+            peer.request(RequestCode.UPDATE_CONSUMER_OFFSET, {**place, "commitOffset": 7}),
+        )
+        assert [answer.code for answer in answers] == [0, 0, 0]
+        assert answers[1].ext_fields["offset"] == "5"
+        after = await peer.ask(RequestCode.QUERY_CONSUMER_OFFSET, place)
+        assert after.ext_fields["offset"] == "7"
+    assert rocketq_cluster.brokers[0].fast_paths[0].pulls_taken - before == 1
 
 
 @over_loopback
@@ -230,9 +255,9 @@ async def test_a_changed_topic_is_looked_at_again(rocketq_cluster: EmbeddedClust
     async with connected(rocketq_cluster.broker_addr) as (peer,):
         await make_topic(peer, topic, queues=1)
         for _ in range(3):
-            await ask(peer, topic, PLAIN[0], cold=False)
+            await ask(peer, topic, PLAIN[0], known=True)
         assert (await peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})).code == 0
-        again = await ask(peer, topic, PLAIN[0], cold=False)
+        again = await ask(peer, topic, PLAIN[0], known=True)
         assert (again.code, again.ext_fields.get("queueOffset")) in ((17, None), (0, "0"))
 
 
@@ -241,7 +266,7 @@ async def test_what_the_kernel_knows_of_a_queue_ends_with_every_change_of_its_to
     rocketq_cluster: EmbeddedCluster,
 ) -> None:
     """Goal: a permission, a number of queues, a topic made anew: the next send is answered by what is so now."""
-    feed, topic = rocketq_cluster.brokers[0].fast_paths[0], f"BrokerFastPath{next(_counter)}"
+    fast_path, topic = rocketq_cluster.brokers[0].fast_paths[0], f"BrokerFastPath{next(_counter)}"
     async with connected(rocketq_cluster.broker_addr) as (peer,):
 
         async def sent() -> list[tuple[int, str | None]]:
@@ -254,9 +279,9 @@ async def test_what_the_kernel_knows_of_a_queue_ends_with_every_change_of_its_to
         await make_topic(peer, topic, queues=2)
         assert await sent() == [(0, str(offset)) for offset in range(4)]
         await sent()
-        before = feed.taken
+        before = fast_path.taken
         assert await sent() == [(0, str(offset)) for offset in range(8, 12)]
-        assert feed.taken - before == 4
+        assert fast_path.taken - before == 4
         await make_topic(peer, topic, queues=2, perm=4)  # which is for routes: a broker takes what is sent, as Apache's
         assert await sent() == [(0, str(offset)) for offset in range(12, 16)]
         await make_topic(peer, topic, queues=1)
@@ -274,7 +299,7 @@ async def test_a_oneway_send_is_stored_and_not_answered(rocketq_cluster: Embedde
     async with connected(rocketq_cluster.broker_addr) as (peer,):
         await make_topic(peer, topic, queues=1)
         for _ in range(2):
-            await ask(peer, topic, PLAIN[0], cold=False)
+            await ask(peer, topic, PLAIN[0], known=True)
         fields = {
             name: str(value) for name, value in letters(send_fields(topic, 0, **PLAIN[0])).items() if value is not None
         }
@@ -282,6 +307,6 @@ async def test_a_oneway_send_is_stored_and_not_answered(rocketq_cluster: Embedde
             code=310, opaque=99, flag=CommandFlag.ONEWAY, version=JAVA_497, ext_fields=fields, body=b"oneway"
         )
         peer.write(encode_command(oneway))
-        after = await ask(peer, topic, PLAIN[0], cold=False)
+        after = await ask(peer, topic, PLAIN[0], known=True)
         assert after.ext_fields["queueOffset"] == "3"
         assert [record.body for record in decode_records((await pull(peer, topic, 2)).body)] == [b"oneway", b"a body"]

@@ -70,7 +70,7 @@ def pulls(peer: Peer, topic: str = "T", count: int = COUNT, **given: Any) -> lis
 
 
 def stored(broker: Broker, topic: str = "T") -> int:
-    return sum(broker.parts.store.max_offset(topic, queue_id) for queue_id in range(4))
+    return sum(broker.parts.store.end_offset(topic, queue_id) for queue_id in range(4))
 
 
 async def prepare(peer: Peer, *topics: str) -> None:

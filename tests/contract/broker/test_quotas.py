@@ -53,7 +53,7 @@ def mixed(peer: Peer, topic: str = "T", count: int = 20) -> list[Command]:
 
 
 def all_stored(broker: Broker) -> int:
-    return stored(broker) + broker.parts.store.max_offset("SCHEDULE_TOPIC_XXXX", 7)
+    return stored(broker) + broker.parts.store.end_offset("SCHEDULE_TOPIC_XXXX", 7)
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])

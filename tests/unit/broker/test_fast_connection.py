@@ -1,4 +1,4 @@
-"""The kernel's link to a socket: what the system does not take at once is the transport's; all stays in order."""
+"""The kernel's connection to a socket: what the system does not take at once is the transport's; all stays in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rocketq.kernel.reader import LogMap
 
 
 class Owner:
-    """A connection, as far as a link needs one."""
+    """A connection, as far as a fast connection needs one."""
 
     def __init__(self) -> None:
         self.writes_paused = False
@@ -99,12 +99,12 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def linked(ours: socket.socket) -> tuple[Any, Owner, Line]:
+def attached(ours: socket.socket) -> tuple[Any, Owner, Line]:
     owner, line = Owner(), Line()
-    link = FastConnection(make_path(), owner, None, b"\x7f\0\0\1\0\0\0\1", 1)
-    link.attach(line, ours.fileno())
-    assert line.protocol is link
-    return link, owner, line
+    fast = FastConnection(make_path(), owner, None, b"\x7f\0\0\1\0\0\0\1", 1)
+    fast.attach(line, ours.fileno())
+    assert line.protocol is fast
+    return fast, owner, line
 
 
 def received(theirs: socket.socket) -> bytes:
@@ -122,11 +122,11 @@ def received(theirs: socket.socket) -> bytes:
 def test_what_the_socket_does_not_take_goes_on_through_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
     """Goal: an answer that is sent in part is not sent twice, cut short, or overtaken by the next one."""
     ours, theirs = pair
-    link, _, line = linked(ours)
+    fast, _, line = attached(ours)
     large, small = bytes(range(256)) * 40_000, b"the next answer"
-    link.write(large)
+    fast.write(large)
     assert line.kept, "a socket does not take ten megabytes at once"
-    link.write(small)
+    fast.write(small)
     assert line.kept[-1] == small
     assert received(theirs) + b"".join(line.kept) == large + small
 
@@ -134,35 +134,35 @@ def test_what_the_socket_does_not_take_goes_on_through_the_transport(pair: tuple
 def test_nothing_is_sent_past_bytes_that_the_transport_has_not_sent(pair: tuple[socket.socket, socket.socket]) -> None:
     """Goal: the socket may have room while the transport still has earlier answers."""
     ours, theirs = pair
-    link, _, line = linked(ours)
+    fast, _, line = attached(ours)
     line.kept.append(b"earlier")
-    link.write(b"later")
+    fast.write(b"later")
     assert (received(theirs), line.kept) == (b"", [b"earlier", b"later"])
 
 
 def test_a_socket_that_fails_leaves_the_error_to_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
     """Goal: a peer that is gone is met by the transport, which ends the connection; nothing is raised here."""
     ours, theirs = pair
-    link, _, line = linked(ours)
+    fast, _, line = attached(ours)
     theirs.close()
-    link.write(b"too late")
+    fast.write(b"too late")
     assert line.kept == [b"too late"]
 
 
-def test_a_closed_or_paused_link_sends_nothing_by_itself(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_closed_or_paused_connection_sends_nothing_by_itself(pair: tuple[socket.socket, socket.socket]) -> None:
     """Goal: while the peer is behind the connection decides; once it closes nothing is written any more."""
     ours, theirs = pair
-    link, owner, line = linked(ours)
-    link.pause_writing()
-    link.write(b"a")
-    link.data_received(b"not looked at")
+    fast, owner, line = attached(ours)
+    fast.pause_writing()
+    fast.write(b"a")
+    fast.data_received(b"not looked at")
     assert (owner.written, owner.read, received(theirs), line.kept) == (b"a", b"not looked at", b"", [])
-    link.resume_writing()
+    fast.resume_writing()
     line.closing = True
-    link.write(b"b")
+    fast.write(b"b")
     line.closing = False
-    link.connection_lost(None)
-    link.write(b"c")
+    fast.connection_lost(None)
+    fast.write(b"c")
     assert (owner.written, received(theirs), line.kept) == (b"ac", b"", [])
     assert owner.events == ["pause", "resume", "lost"]
 

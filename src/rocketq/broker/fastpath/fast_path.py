@@ -303,14 +303,20 @@ class BrokerFastPath:
             self._access.appended()
         if self._pulls.served:
             self._find_log_start()
+        self._collect_served()
+
+    def _collect_before_handlers(self) -> None:
+        """A handler may read the stats, read or change committed offsets, and begin another request that counts as
+        under way."""
+        self._hold_answers()
+        self.count()
+        self._collect_served()
+
+    def _collect_served(self) -> None:
+        """Add what pulls were given to the stats, and remember what their groups committed."""
         for grant in self._pulls.served:
             self._collect_pulls(grant)
         self._pulls.served.clear()
-
-    def _collect_before_handlers(self) -> None:
-        """A handler may read the stats, and begin another request that counts as under way."""
-        self._hold_answers()
-        self.count()
 
     def _hold_answers(self) -> None:
         """Those of this turn that must wait. They count as requests under way."""
