@@ -148,8 +148,10 @@ ALLOWED = [
         r"self\.index = put_keys\(|^self\.(index|roll_index|_spans),|self\.index, self\.roll_index,", 6, "references"
     ),
     Allowed(r"^defer_keys\(self\.index, ", 6, "references"),
-    Allowed(r"\bself\.put_seen\($|^batch\.spans,$", 1, "references"),
-    Allowed(r"self\.due_of\(|^state = appender\.put\($", 6, "may fail, so its error is asked for"),
+    Allowed(r"\bself\.put_seen\(.*, (record|inner)\)$", 2, "references"),
+    Allowed(
+        r"self\.due_of\(|appender\.put\(.*record\b|= self\.store_batch\(", 6, "may fail, so its error is asked for"
+    ),
     Allowed(r"^found = self\._last$|^found\.tail,$|^self\.waiting = found\.tail$", 2, "references"),
     Allowed(r"^queue: QueueTail = None|queue = self\.queue_of\(p\)", 2, "references"),
     Allowed(r"^return (index|None)$", 2, "references"),

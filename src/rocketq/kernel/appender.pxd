@@ -4,6 +4,7 @@ from rocketq.kernel.primitives cimport (
 from rocketq.kernel.batch_properties cimport BatchProperties
 from rocketq.kernel.buffers cimport MappedBuffer
 from rocketq.kernel.index_units cimport IndexTail, key_hash
+from rocketq.kernel.new_record cimport NewRecord
 from rocketq.kernel.properties cimport PropertySpans, java_hash
 from rocketq.kernel.queue_units cimport QueueTail, tags_code_of
 from rocketq.kernel.records cimport MAGIC_BLANK, MAGIC_V1, record_size
@@ -28,6 +29,7 @@ cdef class Appender:
     cdef public list touched
     cdef readonly list batch_offsets
     cdef PropertySpans _spans
+    cdef NewRecord _record, _inner
     cdef BatchProperties _batch
     cdef object _scratch
     cdef unsigned char* _scratch_p
@@ -40,29 +42,10 @@ cdef class Appender:
         self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, Py_ssize_t topic_len, const unsigned char* extra,
         Py_ssize_t extra_len, int sys_flag, Py_ssize_t body_max,
     ) noexcept
-    cdef int put_batch(
-        self, QueueTail queue, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, const unsigned char* extra,
-        Py_ssize_t extra_len, Py_ssize_t count, Py_ssize_t total, int sys_flag, long long born_ms, bytes born_host,
-        long long store_ms, int reconsume_times,
-    ) except -100
-    cdef int put(
-        self, QueueTail queue, const unsigned char* body, Py_ssize_t body_at, Py_ssize_t body_len,
-        const unsigned char* properties, Py_ssize_t properties_at, Py_ssize_t properties_len,
-        int flag, int sys_flag, long long born_ms, bytes born_host, long long store_ms, int reconsume_times,
-        long long prepared_offset,
-    ) except -100
-    cdef int put_seen(
-        self, QueueTail queue, PropertySpans spans, const unsigned char* body, Py_ssize_t body_at, Py_ssize_t body_len,
-        const unsigned char* properties, Py_ssize_t properties_at, Py_ssize_t properties_len,
-        int flag, int sys_flag, long long born_ms, bytes born_host, long long store_ms, int reconsume_times,
-        long long prepared_offset,
-    ) except -100
-    cdef void write(
-        self, QueueTail queue, long long queue_offset, int size, const unsigned char* body, Py_ssize_t body_at, Py_ssize_t body_len,
-        const unsigned char* properties, Py_ssize_t properties_at, Py_ssize_t properties_len,
-        int flag, int sys_flag, long long born_ms, bytes born_host, long long store_ms, int reconsume_times,
-        long long prepared_offset,
-    ) noexcept
+    cdef int put_batch(self, QueueTail queue, NewRecord record, Py_ssize_t count, Py_ssize_t total) except -100
+    cdef int put(self, QueueTail queue, NewRecord record) except -100
+    cdef int put_seen(self, QueueTail queue, PropertySpans spans, NewRecord record) except -100
+    cdef void write(self, QueueTail queue, long long queue_offset, int size, NewRecord record) noexcept
     cdef void drain(self) noexcept
     cdef void touch(self, QueueTail queue)
     cdef Py_ssize_t merge(self, const unsigned char* inner, Py_ssize_t at, Py_ssize_t count) noexcept

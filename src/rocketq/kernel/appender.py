@@ -13,6 +13,7 @@ if not cython.compiled:
     from rocketq.kernel.batch_properties import BatchProperties
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.index_units import key_hash
+    from rocketq.kernel.new_record import NewRecord
     from rocketq.kernel.primitives import (
         body_crc,
         copy_bytes,
@@ -43,6 +44,8 @@ class Appender:
     def __init__(self, store_host):
         self._store_host = store_host
         self._spans = PropertySpans()
+        self._record = NewRecord()
+        self._inner = NewRecord()
         self._batch = BatchProperties()
         self.segment = None
         self.position = 0
@@ -118,22 +121,14 @@ class Appender:
     ):
         """Append one message; APPENDED, or what is needed before it can be."""
         state: cython.int
-        state = self.put(
-            queue,
-            body,
-            0,
-            len(body),
-            properties,
-            0,
-            len(properties),
-            flag,
-            sys_flag,
-            born_ms,
-            born_host,
-            store_ms,
-            reconsume_times,
-            prepared_offset,
-        )
+        record: NewRecord = self._record
+        record.set_body(body, 0, len(body))
+        record.set_properties(properties, 0, len(properties))
+        record.set_origin(born_ms, born_host, store_ms, reconsume_times)
+        record.flag = flag
+        record.sys_flag = sys_flag
+        record.prepared_offset = prepared_offset
+        state = self.put(queue, record)
         self.drain()
         return state
 
@@ -142,69 +137,19 @@ class Appender:
         if self.index is not None:
             self.index.drain()
 
-    def put(
-        self,
-        queue,
-        body,
-        body_at,
-        body_len,
-        properties,
-        properties_at,
-        properties_len,
-        flag,
-        sys_flag,
-        born_ms,
-        born_host,
-        store_ms,
-        reconsume_times,
-        prepared_offset,
-    ):
-        self._spans.scan(properties, properties_at, properties_at + properties_len)
-        return self.put_seen(
-            queue,
-            self._spans,
-            body,
-            body_at,
-            body_len,
-            properties,
-            properties_at,
-            properties_len,
-            flag,
-            sys_flag,
-            born_ms,
-            born_host,
-            store_ms,
-            reconsume_times,
-            prepared_offset,
-        )
+    def put(self, queue, record):
+        """Append a record without its keys; APPENDED, or what is needed before it can be."""
+        self._spans.scan(record.properties, record.properties_at, record.properties_at + record.properties_len)
+        return self.put_seen(queue, self._spans, record)
 
-    def put_seen(
-        self,
-        queue,
-        spans,
-        body,
-        body_at,
-        body_len,
-        properties,
-        properties_at,
-        properties_len,
-        flag,
-        sys_flag,
-        born_ms,
-        born_host,
-        store_ms,
-        reconsume_times,
-        prepared_offset,
-    ):
+    def put_seen(self, queue, spans, record):
         """put(), when `spans` are known already."""
         size: cython.Py_ssize_t
         code: cython.longlong
-        kind: cython.int = sys_flag & 0xC
+        kind: cython.int = record.sys_flag & 0xC
         queued: cython.bint = kind == 0 or kind == 0x8
-        sys_flag = (
-            (sys_flag & ~0x30) | (0x10 if len(born_host) == 20 else 0) | (0x20 if len(self._store_host) == 20 else 0)
-        )
-        size = record_size(body_len, len(queue.topic), properties_len, sys_flag)
+        record.sys_flag = (record.sys_flag & ~0x30) | self.host_flags(len(record.born_host))
+        size = record_size(record.body_len, len(queue.topic), record.properties_len, record.sys_flag)
         if size + 8 > self.segment.size - self.position:
             return SEGMENT_FULL
         if queued and queue.next_offset >= queue.room_end:
@@ -214,89 +159,64 @@ class Appender:
         self.log_offset = self.last_offset = self.base + self.position
         self.queue_offset = queue.next_offset
         self.size = size
-        self.store_ms = store_ms
+        self.store_ms = record.store_ms
         self.batch_count = 1
         indexed: cython.bint = self.index is not None and kind != 0xC
-        deferred: cython.bint = indexed and self.index.has_room(properties_len + 1)
+        deferred: cython.bint = indexed and self.index.has_room(record.properties_len + 1)
         if deferred:
-            defer_keys(self.index, queue.key_seed, spans, properties, self.log_offset, store_ms)
-        self.write(
-            queue,
-            queue.next_offset if queued else 0,
-            size,
-            body,
-            body_at,
-            body_len,
-            properties,
-            properties_at,
-            properties_len,
-            flag,
-            sys_flag,
-            born_ms,
-            born_host,
-            store_ms,
-            reconsume_times,
-            prepared_offset,
-        )
+            defer_keys(self.index, queue.key_seed, spans, record.properties, self.log_offset, record.store_ms)
+        self.write(queue, queue.next_offset if queued else 0, size, record)
         if queued:
-            code = tags_code_of(queue, spans, properties, store_ms, self.delays_ms)
+            code = tags_code_of(queue, spans, record.properties, record.store_ms, self.delays_ms)
             if queue.extends:
-                code = queue.extend(code, store_ms, properties, properties_at, properties_len)
+                code = queue.extend(
+                    code, record.store_ms, record.properties, record.properties_at, record.properties_len
+                )
             queue.put(self.log_offset, size, code)
             self.touch(queue)
         if indexed and not deferred:
             self.index = put_keys(
-                self.index, self.roll_index, queue.key_seed, spans, properties, self.log_offset, store_ms, False
+                self.index,
+                self.roll_index,
+                queue.key_seed,
+                spans,
+                record.properties,
+                self.log_offset,
+                record.store_ms,
+                False,
             )
         return APPENDED
 
-    def write(
-        self,
-        queue,
-        queue_offset,
-        size,
-        body,
-        body_at,
-        body_len,
-        properties,
-        properties_at,
-        properties_len,
-        flag,
-        sys_flag,
-        born_ms,
-        born_host,
-        store_ms,
-        reconsume_times,
-        prepared_offset,
-    ):
-        """Lay the record down at the current position and move past it; its size and magic come last."""
+    def write(self, queue, queue_offset, size, record):
+        """Write the record at the current position and move past it; its size and magic come last."""
         p: cython.p_uchar = self.p
         at: cython.Py_ssize_t = self.position
         topic_len: cython.Py_ssize_t = len(queue.topic)
-        store_i32(p, at + 8, body_crc(body, body_at, body_len))
+        host_len: cython.Py_ssize_t = len(record.born_host)
+        store_i32(p, at + 8, body_crc(record.body, record.body_at, record.body_len))
         store_i32(p, at + 12, queue.queue_id)
-        store_i32(p, at + 16, flag)
+        store_i32(p, at + 16, record.flag)
         store_i64(p, at + 20, queue_offset)
         store_i64(p, at + 28, self.base + self.position)
-        store_i32(p, at + 36, sys_flag)
-        store_i64(p, at + 40, born_ms)
+        store_i32(p, at + 36, record.sys_flag)
+        store_i64(p, at + 40, record.born_ms)
         at += 48
-        copy_bytes(p, at, born_host, 0, len(born_host))
-        at += len(born_host)
-        store_i64(p, at, store_ms)
+        copy_bytes(p, at, record.born_host, 0, host_len)
+        at += host_len
+        store_i64(p, at, record.store_ms)
         copy_bytes(p, at + 8, self._store_host, 0, len(self._store_host))
         at += 8 + len(self._store_host)
-        store_i32(p, at, reconsume_times)
-        store_i64(p, at + 4, prepared_offset)
-        store_i32(p, at + 12, body_len)
+        store_i32(p, at, record.reconsume_times)
+        store_i64(p, at + 4, record.prepared_offset)
+        store_i32(p, at + 12, record.body_len)
         at += 16
-        copy_bytes(p, at, body, body_at, body_len)
-        at += body_len
+        copy_bytes(p, at, record.body, record.body_at, record.body_len)
+        at += record.body_len
         p[at] = topic_len
         copy_bytes(p, at + 1, queue.topic, 0, topic_len)
         at += 1 + topic_len
-        store_i16(p, at, properties_len)
-        copy_bytes(p, at + 2, properties, properties_at, properties_len)
+        store_i16(p, at, record.properties_len)
+        copy_bytes(p, at + 2, record.properties, record.properties_at, record.properties_len)
         publish(p, self.position, size, MAGIC_V1)
         self.position += size
         self.end += size
@@ -381,21 +301,12 @@ class Appender:
         state: cython.int
         at: cython.Py_ssize_t
         step: cython.Py_ssize_t
-        state = self.put_batch(
-            queue,
-            payload,
-            0,
-            len(payload),
-            extra,
-            len(extra),
-            count,
-            total,
-            sys_flag,
-            born_ms,
-            born_host,
-            store_ms,
-            reconsume_times,
-        )
+        record: NewRecord = self._record
+        record.set_body(payload, 0, len(payload))
+        record.set_properties(extra, 0, len(extra))
+        record.set_origin(born_ms, born_host, store_ms, reconsume_times)
+        record.sys_flag = sys_flag
+        state = self.put_batch(queue, record, count, total)
         self.drain()
         if state == APPENDED:
             at = self.log_offset - self.base
@@ -406,56 +317,35 @@ class Appender:
             self.batch_offsets = offsets
         return state
 
-    def put_batch(
-        self,
-        queue,
-        p,
-        at,
-        end,
-        extra,
-        extra_len,
-        count,
-        total,
-        sys_flag,
-        born_ms,
-        born_host,
-        store_ms,
-        reconsume_times,
-    ):
-        body_len: cython.Py_ssize_t
-        properties_len: cython.Py_ssize_t
+    def put_batch(self, queue, record, count, total):
+        """append_batch() without the keys: the record's body is the batch, its properties are the extra ones."""
         batch: BatchProperties = self._batch
+        inner: NewRecord = self._inner
         first_log: cython.longlong = self.end
         first_queue: cython.longlong = queue.next_offset
+        at: cython.Py_ssize_t = record.body_at
+        end: cython.Py_ssize_t = at + record.body_len
+        body_len: cython.Py_ssize_t
+        properties_len: cython.Py_ssize_t
         result: cython.int
         if total + 8 > self.segment.size - self.position:
             return SEGMENT_FULL
         if queue.next_offset + count > queue.room_end:
             return NO_QUEUE_ROOM
-        batch.load(extra, extra_len)
+        batch.load(record.properties, record.properties_len)
+        inner.set_origin(record.born_ms, record.born_host, record.store_ms, record.reconsume_times)
+        inner.sys_flag = record.sys_flag
         while at < end:
-            body_len = load_i32(p, at + 16)
-            properties_len = self.merge(p, at + 22 + body_len, load_i16(p, at + 20 + body_len))
-            result = self.put_seen(
-                queue,
-                batch.spans,
-                p,
-                at + 20,
-                body_len,
-                self._scratch_p,
-                0,
-                properties_len,
-                load_i32(p, at + 12),
-                sys_flag,
-                born_ms,
-                born_host,
-                store_ms,
-                reconsume_times,
-                0,
-            )
+            body_len = load_i32(record.body, at + 16)
+            properties_len = load_i16(record.body, at + 20 + body_len)
+            properties_len = self.merge(record.body, at + 22 + body_len, properties_len)
+            inner.set_body(record.body, at + 20, body_len)
+            inner.set_properties(self._scratch_p, 0, properties_len)
+            inner.flag = load_i32(record.body, at + 12)
+            result = self.put_seen(queue, batch.spans, inner)
             if result != APPENDED:
                 raise RuntimeError(f"a measured batch did not fit: {result}")
-            at += load_i32(p, at)
+            at += load_i32(record.body, at)
         self.log_offset = first_log
         self.queue_offset = first_queue
         self.size = total

@@ -1,6 +1,7 @@
 from rocketq.kernel.admission cimport SendGrant
 from rocketq.kernel.answers cimport AnswerBuffer, AnswerTemplate
 from rocketq.kernel.appender cimport APPENDED, NO_QUEUE_ROOM, Appender
+from rocketq.kernel.new_record cimport NewRecord
 from rocketq.kernel.parsed_frame cimport ParsedFrame
 from rocketq.kernel.primitives cimport load_i32
 from rocketq.kernel.queue_cache cimport QueueCache
@@ -28,17 +29,14 @@ cdef class FastSends:
     cdef SendGrant _grant
     cdef SendRequest _request
     cdef SendProperties _properties
+    cdef NewRecord _record
     cdef bytes _host_hex
     cdef Py_ssize_t _host_len
     cdef bint parse(self, ParsedFrame frame, const unsigned char* p) noexcept
     cdef bint execute(self, ParsedFrame frame, const unsigned char* p, bytes born_host, long long now_ms) except -1
     cdef bint find_grant(self, ParsedFrame frame, const unsigned char* p) except -1
-    cdef bint store_one(
-        self, QueueTail queue, const unsigned char* p, Py_ssize_t body_at, Py_ssize_t body_len, bytes born_host, long long now_ms
-    ) except -1
-    cdef bint store_batch(
-        self, QueueTail queue, const unsigned char* p, Py_ssize_t body_at, Py_ssize_t body_len, bytes born_host, long long now_ms
-    ) except -1
+    cdef bint store_one(self, QueueTail queue) except -1
+    cdef bint store_batch(self, QueueTail queue) except -1
     cdef bint is_appended(self, int state) noexcept
     cdef int note(self, SendGrant grant) except -1
     cdef int answer(self, RequestView header) except -1

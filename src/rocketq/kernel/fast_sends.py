@@ -12,6 +12,7 @@ if not cython.compiled:
     from rocketq.kernel.admission import SendGrant
     from rocketq.kernel.answers import AnswerBuffer
     from rocketq.kernel.appender import APPENDED, NO_QUEUE_ROOM, Appender
+    from rocketq.kernel.new_record import NewRecord
     from rocketq.kernel.primitives import load_i32
     from rocketq.kernel.queue_cache import QueueCache
     from rocketq.kernel.queue_units import QueueTail
@@ -56,6 +57,7 @@ class FastSends:
         self.cache = QueueCache()
         self._request = None
         self._properties = SendProperties()
+        self._record = NewRecord()
         self._host_hex = host_hex
         self._host_len = len(host_hex)
 
@@ -100,6 +102,7 @@ class FastSends:
         header: RequestView = frame.header
         request: SendRequest = frame.request
         properties: SendProperties = self._properties
+        record: NewRecord = self._record
         stored: cython.bint
         body_at: cython.Py_ssize_t = header.body_at
         body_len: cython.Py_ssize_t = frame.end - header.body_at
@@ -119,10 +122,12 @@ class FastSends:
             return False
         if self._grant.limited and self._grant.is_over_quota(now_ms):
             return False
-        if request.batch:
-            stored = self.store_batch(self.cache.queue, p, body_at, body_len, born_host, now_ms)
-        else:
-            stored = self.store_one(self.cache.queue, p, body_at, body_len, born_host, now_ms)
+        record.set_body(p, body_at, body_len)
+        record.set_properties(properties.p, 0, properties.length)
+        record.set_origin(request.born_ms, born_host, now_ms, 0)
+        record.flag = request.user_flag
+        record.sys_flag = request.sys_flag | self._grant.sys_flag
+        stored = self.store_batch(self.cache.queue) if request.batch else self.store_one(self.cache.queue)
         if not stored:
             return False
         self.note(self._grant)
@@ -158,67 +163,36 @@ class FastSends:
         self.cache.grant = grant
         return True
 
-    def store_one(self, queue, p, body_at, body_len, born_host, now_ms):
-        properties: SendProperties = self._properties
+    def store_one(self, queue):
         if queue.next_offset >= queue.file_end:
             self.short_of_room = True
             return False
-        return self.is_appended(
-            self.appender.put(
-                queue,
-                p,
-                body_at,
-                body_len,
-                properties.p,
-                0,
-                properties.length,
-                self._request.user_flag,
-                self._request.sys_flag | self._grant.sys_flag,
-                self._request.born_ms,
-                born_host,
-                now_ms,
-                0,
-                0,
-            )
-        )
+        return self.is_appended(self.appender.put(queue, self._record))
 
-    def store_batch(self, queue, p, body_at, body_len, born_host, now_ms):
+    def store_batch(self, queue):
         """All messages of a batch, or none."""
         appender: Appender = self.appender
-        properties: SendProperties = self._properties
-        sys_flag: cython.int = self._request.sys_flag | self._grant.sys_flag
-        hosts: cython.int = appender.host_flags(len(born_host))
+        record: NewRecord = self._record
+        hosts: cython.int = appender.host_flags(len(record.born_host))
         count: cython.Py_ssize_t
-        end: cython.Py_ssize_t = body_at + body_len
         count = appender.measure(
-            p, body_at, end, len(queue.topic), properties.p, properties.length, hosts, self.body_bytes_max
+            record.body,
+            record.body_at,
+            record.body_at + record.body_len,
+            len(queue.topic),
+            record.properties,
+            record.properties_len,
+            hosts,
+            self.body_bytes_max,
         )
         if count <= 0 or count * (self._host_len + 17) > IDS_BYTES_MAX:
             return False
         if queue.next_offset + count > queue.file_end:
             self.short_of_room = True
             return False
-        if appender.measured_bytes > self.body_bytes_max:
+        if appender.measured_bytes > self.body_bytes_max or not appender.measured_plain:
             return False
-        if not appender.measured_plain:
-            return False
-        return self.is_appended(
-            appender.put_batch(
-                queue,
-                p,
-                body_at,
-                end,
-                properties.p,
-                properties.length,
-                count,
-                appender.measured_bytes,
-                sys_flag,
-                self._request.born_ms,
-                born_host,
-                now_ms,
-                0,
-            )
-        )
+        return self.is_appended(appender.put_batch(queue, record, count, appender.measured_bytes))
 
     def is_appended(self, state):
         if state == NO_QUEUE_ROOM:

@@ -1,6 +1,7 @@
 from rocketq.kernel.primitives cimport equal_bytes, find_byte, load_i32, load_i64
 from rocketq.kernel.appender cimport APPENDED, SEGMENT_FULL, Appender
 from rocketq.kernel.buffers cimport MappedBuffer
+from rocketq.kernel.new_record cimport NewRecord
 from rocketq.kernel.properties cimport PropertySpans
 from rocketq.kernel.queue_units cimport QueueTail
 from rocketq.kernel.reader cimport LogMap, is_of_queue
@@ -29,6 +30,7 @@ cdef class Redelivery:
     cdef Appender _appender
     cdef LogMap _log
     cdef RecordView _view
+    cdef NewRecord _record
     cdef PropertySpans _spans
     cdef dict _queues
     cdef Destination _last

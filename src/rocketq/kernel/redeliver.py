@@ -12,6 +12,7 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.appender import APPENDED, SEGMENT_FULL, Appender
     from rocketq.kernel.buffers import MappedBuffer
+    from rocketq.kernel.new_record import NewRecord
     from rocketq.kernel.primitives import equal_bytes, find_byte, load_i32, load_i64
     from rocketq.kernel.properties import PropertySpans
     from rocketq.kernel.queue_units import QueueTail
@@ -46,6 +47,7 @@ class Redelivery:
         self._appender = appender
         self._log = log
         self._view = RecordView()
+        self._record = NewRecord()
         self._spans = PropertySpans()
         self._queues = {}
         self._last = None
@@ -123,6 +125,7 @@ class Redelivery:
     def deliver(self, log_offset, size, queue, queue_offset, due_to_ms, now_ms, check_crc):
         view: RecordView = self._view
         appender: Appender = self._appender
+        record: NewRecord = self._record
         segment: MappedBuffer
         found: Destination
         state: cython.int
@@ -148,22 +151,13 @@ class Redelivery:
         if not self.is_born_at_last(segment.p):
             self._born_host = segment.bytes_at(view.born_host_at, view.born_host_len)
         had_index: cython.bint = appender.index is not None
-        state = appender.put(
-            found.tail,
-            segment.p,
-            view.body_at,
-            view.body_len,
-            segment.p,
-            view.properties_at,
-            view.properties_len,
-            view.flag,
-            view.sys_flag,
-            view.born_ms,
-            self._born_host,
-            now_ms,
-            view.reconsume_times,
-            log_offset if log_offset > 0 else -1,  # 0 is what every other message has
-        )
+        record.set_body(segment.p, view.body_at, view.body_len)
+        record.set_properties(segment.p, view.properties_at, view.properties_len)
+        record.set_origin(view.born_ms, self._born_host, now_ms, view.reconsume_times)
+        record.flag = view.flag
+        record.sys_flag = view.sys_flag
+        record.prepared_offset = log_offset if log_offset > 0 else -1  # 0 is what every other message has
+        state = appender.put(found.tail, record)
         appender.drain()
         if state != APPENDED:
             self.waiting = found.tail
