@@ -34,6 +34,8 @@ cdef class SendGrant(Grant):
     cdef Py_ssize_t suffix_len
     cdef readonly bint traced
     cdef readonly tuple templates
+    cdef readonly list delay_queues
+    cdef readonly SendGrant delayed
 
 cdef class PullGrant(Grant):
     cdef readonly object key, tag_codes

@@ -144,7 +144,10 @@ class Grant:
 @cython.cclass
 class SendGrant(Grant):
     """Sends of a producer group to a topic. `sys_flag` is added to each record's, `suffix` is what the broker adds to
-    the properties (where it is `traced`, with region and trace switch), `templates` are of the answers."""
+    the properties (where it is `traced`, with region and trace switch), `templates` are of the answers.
+
+    Messages with delay level n are stored in `delay_queues[n - 1]` (None: not made yet) and counted by `delayed`.
+    """
 
     def __init__(self, topic, group, scope, account, queues, generation, sys_flag, suffix, traced, templates):
         Grant.__init__(self, topic, group, scope, account, queues, generation)
@@ -153,6 +156,13 @@ class SendGrant(Grant):
         self.suffix_len = len(suffix)
         self.traced = traced
         self.templates = templates
+        self.delay_queues = []
+        self.delayed = None
+
+    def delay_by(self, queues, delayed):
+        """Messages with a delay level are admitted, too."""
+        self.delay_queues = queues
+        self.delayed = delayed
 
 
 @cython.final

@@ -38,8 +38,10 @@ cdef class FastSends:
     cdef bint store_one(self, QueueTail queue) except -1
     cdef bint store_batch(self, QueueTail queue) except -1
     cdef bint is_appended(self, int state) noexcept
-    cdef int note(self, SendGrant grant) except -1
+    cdef QueueTail find_delay_queue(self, ParsedFrame frame, const unsigned char* p, int level)
+    cdef int note(self, SendGrant grant, bint delayed) except -1
     cdef int answer(self, RequestView header) except -1
     cdef void put_ids(self, AnswerBuffer out) noexcept
 
+cdef tuple key_of(ParsedFrame frame, const unsigned char* p, SendRequest request)
 cdef bytes piece_of(const unsigned char* p, Py_ssize_t at, Py_ssize_t count)

@@ -33,7 +33,8 @@ class FastSends:
     grants must be).
 
     Answers that may go at once are in `out`, those that wait, `held_count` of them, in `held`. `missed` has what lacked
-    a grant, as pairs of (scope, account, topic, group) and NOT_A_QUEUE, or the number of a queue that was not made yet.
+    a grant, as pairs of (scope, account, topic, group) and NOT_A_QUEUE, or the number of a queue that was not made yet;
+    of the queue of delay level n it is NOT_A_QUEUE - n.
     `short_of_room` says that a send was refused because its queue has no room. `grown` are the grants with something to
     collect, `taken` and `taken_bytes` count what was stored.
     """
@@ -103,6 +104,7 @@ class FastSends:
         request: SendRequest = frame.request
         properties: SendProperties = self._properties
         record: NewRecord = self._record
+        queue: QueueTail
         stored: cython.bint
         body_at: cython.Py_ssize_t = header.body_at
         body_len: cython.Py_ssize_t = frame.end - header.body_at
@@ -116,7 +118,12 @@ class FastSends:
         self._grant = self.cache.grant
         if not properties.load(header, p, request.properties, request.batch, self._grant):
             return False
-        if body_len + properties.length + request.topic_len + RECORD_BYTES_MORE > self.appender.segment.size:
+        queue = self.cache.queue
+        if properties.delay_level > 0:
+            queue = self.find_delay_queue(frame, p, properties.delay_level)
+            if queue is None or not properties.put_destination(p, request):
+                return False
+        if body_len + properties.length + len(queue.topic) + RECORD_BYTES_MORE > self.appender.segment.size:
             return False
         if self.durable and properties.waits and self.held_count >= self.held_max:
             return False
@@ -127,10 +134,10 @@ class FastSends:
         record.set_origin(request.born_ms, born_host, now_ms, 0)
         record.flag = request.user_flag
         record.sys_flag = request.sys_flag | self._grant.sys_flag
-        stored = self.store_batch(self.cache.queue) if request.batch else self.store_one(self.cache.queue)
+        stored = self.store_batch(queue) if request.batch else self.store_one(queue)
         if not stored:
             return False
-        self.note(self._grant)
+        self.note(self._grant, properties.delay_level > 0)
         if header.flag & 2 == 0:
             self.answer(header)
         return True
@@ -141,12 +148,7 @@ class FastSends:
         queue: QueueTail
         grant: SendGrant
         request: SendRequest = frame.request
-        key = (
-            frame.scope,
-            frame.account,
-            piece_of(p, request.topic_at, request.topic_len),
-            piece_of(p, request.group_at, request.group_len),
-        )
+        key = key_of(frame, p, request)
         grant = self._grants.get(key)
         if grant is None or grant.generation != self.generation:
             self.missed.append((key, NOT_A_QUEUE))
@@ -162,6 +164,17 @@ class FastSends:
         self.cache.queue = queue
         self.cache.grant = grant
         return True
+
+    def find_delay_queue(self, frame, p, level):
+        """The queue in which messages of this level wait, or None."""
+        grant: SendGrant = self._grant
+        queue: QueueTail
+        if level > len(grant.delay_queues):
+            return None
+        queue = grant.delay_queues[level - 1]
+        if queue is None:
+            self.missed.append((key_of(frame, p, frame.request), NOT_A_QUEUE - level))
+        return queue
 
     def store_one(self, queue):
         if queue.next_offset >= queue.file_end:
@@ -199,10 +212,14 @@ class FastSends:
             self.short_of_room = True
         return state == APPENDED
 
-    def note(self, grant):
-        """Count what was stored."""
+    def note(self, grant, delayed):
+        """Count what was stored; delayed messages count for the topic they wait in."""
         self.taken += self.appender.batch_count
         self.taken_bytes += self.appender.size
+        if delayed:
+            if grant.limited:
+                grant.charge(self.appender.batch_count, self.appender.size)
+            grant = grant.delayed
         if grant.note(self.appender.batch_count, self.appender.size):
             self.grown.append(grant)
         return 0
@@ -242,6 +259,16 @@ class FastSends:
             out.put_bytes(self._host_hex, 0, self._host_len)
             out.put_hex(appender.base + at)
             at += load_i32(appender.p, at)
+
+
+def key_of(frame, p, request):
+    """What a grant for this request is found by."""
+    return (
+        frame.scope,
+        frame.account,
+        piece_of(p, request.topic_at, request.topic_len),
+        piece_of(p, request.group_at, request.group_len),
+    )
 
 
 def piece_of(p, at, count):

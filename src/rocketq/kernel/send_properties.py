@@ -1,7 +1,7 @@
 """The properties of a send as they are stored: read from its header, put in order, with what the broker adds.
 
-A property that makes a message more than plain (delayed, half, timed) is a reason to refuse it, as is a name that
-comes twice.
+A property that makes a message more than plain (half, timed) is a reason to refuse it, as is a name that comes twice. A
+message with a delay level gets the properties that say where it belongs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ SUFFIX_BYTES_MAX = 4_096
 
 @cython.cclass
 class SendProperties:
-    """The properties of the last send, `length` bytes; `waits` is what WAIT says, `unique_*` where UNIQ_KEY is."""
+    """The properties of the last send, `length` bytes; `waits` is what WAIT says, `unique_*` where UNIQ_KEY is,
+    `delay_level` what DELAY says (0: none)."""
 
     def __init__(self):
         view: cython.uchar[::1]
         self.waits = True
         self.length = self.unique_at = self.unique_len = 0
+        self.delay_level = 0
         self._memory = bytearray(TEXT_BYTES_MAX + SUFFIX_BYTES_MAX)
         if cython.compiled:
             view = self._memory
@@ -57,8 +59,10 @@ class SendProperties:
         size: cython.Py_ssize_t
         step: cython.Py_ssize_t
         kept: cython.int = 0
+        real: cython.bint = False
         self.waits = True
         self.unique_at = self.unique_len = 0
+        self.delay_level = 0
         while at < count:
             item_end = find_byte(q, at, count, 2)
             name_end = find_byte(q, at, item_end, 1)
@@ -67,8 +71,13 @@ class SendProperties:
                 kept += 1
                 if kept > (16 if batch else 128):
                     return False
-                if is_slow_name(q, at, size) or self.has_name_before(out, at, size):
+                if size == 5 and not batch and equal_bytes(q, at, b"DELAY", 0, 5):
+                    self.delay_level = level_at(q, name_end + 1, item_end)
+                    if self.delay_level < 0 or self.has_name_before(out, at, size):
+                        return False
+                elif is_slow_name(q, at, size) or self.has_name_before(out, at, size):
                     return False
+                real = real or is_real_name(q, at, size)
                 if self.keeps(at, name_end, item_end, out + 1 if out > 0 else out, batch, grant.traced):
                     if out > 0:
                         q[out] = 2
@@ -85,7 +94,20 @@ class SendProperties:
             out += 1
         copy_bytes(q, out, grant.suffix, 0, grant.suffix_len)
         self.length = out + grant.suffix_len
-        return self.length <= 32_767
+        return self.length <= PROPERTIES_BYTES_MAX and not (real and self.delay_level > 0)
+
+    def put_destination(self, p, request):
+        """Add where a message belongs that is stored elsewhere first; False when that is too much."""
+        q: cython.p_uchar = self.p
+        at: cython.Py_ssize_t = self.length
+        if at + request.topic_len + 40 > PROPERTIES_BYTES_MAX:
+            return False
+        copy_bytes(q, at, b"\x02REAL_TOPIC\x01", 0, 12)
+        copy_bytes(q, at + 12, p, request.topic_at, request.topic_len)
+        at += 12 + request.topic_len
+        copy_bytes(q, at, b"\x02REAL_QID\x01", 0, 10)
+        self.length = put_digits(q, at + 10, request.queue_id)
+        return True
 
     def keeps(self, at, name_end, item_end, out, batch, traced):
         """Whether the item is stored; what the answer depends on is remembered. An odd unique key makes `unique_at`
@@ -121,6 +143,36 @@ def is_slow_name(p, at, count):
     if p[at] == 68:
         return count == 5 and equal_bytes(p, at, b"DELAY", 0, 5)
     return p[at] == 67 and count == 7 and equal_bytes(p, at, b"CLUSTER", 0, 7)
+
+
+def is_real_name(p, at, count):
+    """Properties that the broker writes into messages that are stored elsewhere first."""
+    if count == 10:
+        return equal_bytes(p, at, b"REAL_TOPIC", 0, 10)
+    return count == 8 and equal_bytes(p, at, b"REAL_QID", 0, 8)
+
+
+def level_at(p, at, end):
+    """A delay level of one or two digits as the broker would write it, or -1."""
+    if end - at == 1 and 48 <= p[at] <= 57:
+        return p[at] - 48
+    if end - at == 2 and 49 <= p[at] <= 57 and 48 <= p[at + 1] <= 57:
+        return (p[at] - 48) * 10 + p[at + 1] - 48
+    return -1
+
+
+def put_digits(p, at, value):
+    """A number that is not negative, in decimal; where it ends."""
+    digits: cython.int = 1
+    step: cython.int
+    rest: cython.longlong = value // 10
+    while rest > 0:
+        digits += 1
+        rest //= 10
+    for step in range(digits):
+        p[at + digits - 1 - step] = 48 + value % 10
+        value //= 10
+    return at + digits
 
 
 def is_trace_name(p, at, count):

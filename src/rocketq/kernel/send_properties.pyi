@@ -2,6 +2,7 @@
 
 from typing import Final
 
+PROPERTIES_BYTES_MAX: Final = 32767
 TEXT_BYTES_MAX: Final[int]
 SUFFIX_BYTES_MAX: Final[int]
 
@@ -10,4 +11,6 @@ class SendProperties:
     def waits(self) -> bool: ...
     @property
     def length(self) -> int: ...
+    @property
+    def delay_level(self) -> int: ...
     def __init__(self) -> None: ...

@@ -71,7 +71,7 @@ class BrokerFastPath:
         self._settings = ports.tables.settings
         self._store = ports.store
         self._access = ports.store.fast_path_access()
-        self._grants = GrantFactory(ports.tables, self._access.queues)
+        self._grants = GrantFactory(ports.tables, self._access.queues, len(ports.store.config.delays_ms))
         self._dispatcher = dispatcher
         self._serves_pulls = RequestCode.PULL_MESSAGE in dispatcher.codes
         self._gate = AnswerGate(self._store, ports.clock, dispatcher)
@@ -231,6 +231,8 @@ class BrokerFastPath:
 
     def _grant_send(self, connection: Connection, command: Command, key: SendKey, queue_id: int) -> bool:
         before, generation = self._sends.grant_of(key), self._access.generation.number
+        if queue_id < NOT_A_QUEUE:
+            return self._grants.find_delay_queue(NOT_A_QUEUE - queue_id)
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._set_queue(before, queue_id)
         grant = self._grants.for_sends(
@@ -376,6 +378,7 @@ class BrokerFastPath:
             self._queues_removed = removed
             self._sends.clear_grants()
             self._pulls.clear_grants()
+            self._grants.forget_queues()
         self._configure()
         self._find_log_start()
         access = self._ports.tables.access

@@ -21,6 +21,7 @@ from rocketq.kernel.admission import Grant, PullGrant, SendGrant
 from rocketq.kernel.queue_units import QueueTail
 from rocketq.kernel.signatures import Account
 from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.names import SCHEDULE_TOPIC
 from rocketq.protocol.properties import encode_properties
 from rocketq.remoting import Connection
 from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
@@ -51,9 +52,20 @@ class PulledTopic:
 class GrantFactory:
     """Makes grants of one generation; None where the slow path must decide."""
 
-    def __init__(self, tables: AdmissionTables, known: QueueTable) -> None:
+    def __init__(self, tables: AdmissionTables, known: QueueTable, delay_levels: int) -> None:
         self._tables = tables
         self._known = known
+        self._delay_queues: list[QueueTail | None] = [None] * delay_levels
+        self._delayed: SendGrant | None = None
+
+    def find_delay_queue(self, level: int) -> bool:
+        """Whether the queue of a delay level is known now, to all grants."""
+        self._delay_queues[level - 1] = self.tail(SCHEDULE_TOPIC, level - 1)
+        return self._delay_queues[level - 1] is not None
+
+    def forget_queues(self) -> None:
+        """Some queues have gone, perhaps those of the delay levels."""
+        self._delay_queues = [None] * len(self._delay_queues)
 
     def tail(self, topic: str, queue_id: int) -> QueueTail | None:
         """The kernel's end of a queue; None before its first message."""
@@ -90,6 +102,9 @@ class GrantFactory:
             templates,
         )
         grant.limit(admitted.quotas)
+        if self._delayed is None:
+            self._delayed = SendGrant(SCHEDULE_TOPIC.encode(), b"", 0, None, [], 0, 0, b"", False, templates)
+        grant.delay_by(self._delay_queues, self._delayed)
         return grant
 
     def for_pulls(
