@@ -31,6 +31,12 @@ cdef class LogMap:
 cdef class ReadLimits:
     cdef public long long count_max, bytes_max, disk_count_max, disk_bytes_max, scan_max, log_end, memory_bytes
 
+cdef class ReadRequest:
+    cdef public ReadLimits limits
+    cdef public long long gone_until
+    cdef public object tag_codes, unit_filter, record_filter
+    cdef public bint check_crc
+
 cdef class QueueRead:
     cdef readonly int status, found, bad, bad_units, filtered
     cdef readonly long long scanned, need_log_offset, last_log_offset, bad_log_offset, missing_log_offset
@@ -38,13 +44,13 @@ cdef class QueueRead:
     cdef readonly Py_ssize_t size_bytes
     cdef public bint in_place
     cdef list _segments
+    cdef RecordView _view
     cdef long long _taken_offset[TAKEN_MAX]
     cdef int _taken_size[TAKEN_MAX]
     cdef void reset(self)
     cdef bint is_full(self, ReadLimits limits, long long log_offset, int size) noexcept
     cdef int walk(
-        self, LogMap log, QueueTail queue, MappedBuffer units, Py_ssize_t first, Py_ssize_t stop, ReadLimits limits,
-        long long gone_until, object tag_codes, object unit_filter, object record_filter, RecordView view, bint check_crc,
+        self, LogMap log, QueueTail queue, MappedBuffer units, Py_ssize_t first, Py_ssize_t stop, ReadRequest request
     ) except -100
     cdef void gather(self)
     cdef void note_places(self)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rocketq.kernel.filter_program import FilterProgram
 from rocketq.kernel.queue_units import FILLER_SIZE
-from rocketq.kernel.reader import NEED_SEGMENT, QueueRead, ReadLimits
+from rocketq.kernel.reader import NEED_SEGMENT, QueueRead, ReadLimits, ReadRequest
 from rocketq.kernel.records import MESSAGE, RecordView, find_next_record
 from rocketq.model import Record, decode_message_id
 from rocketq.protocol.properties import decode_properties
@@ -96,6 +96,8 @@ class Queries:
         stop = min(high, units.base + queue.units_per_file) - units.base
         found, unit_filter = QueueRead(), _extended_filter(queue, unit_filter, extension_filter)
         found.in_place = in_place
+        check_crc = self._config.check_crc_on_read
+        wanted = ReadRequest(limits, self._log.start, tag_codes, unit_filter, record_filter, check_crc)
         while True:
             state = found.read(
                 self._log.map,
@@ -103,13 +105,7 @@ class Queries:
                 units,
                 queue_offset - units.base,
                 stop,
-                limits,
-                self._log.start,
-                tag_codes,
-                unit_filter,
-                record_filter,
-                RecordView(),
-                self._config.check_crc_on_read,
+                wanted,
             )
             if state != NEED_SEGMENT:
                 break
