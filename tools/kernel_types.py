@@ -128,9 +128,9 @@ TYPES: Final = {
     "reader.LogMap.idle()": "list[int]",
     "reader.LogMap.segment_of()": "MappedBuffer | None",
     "reader.QueueRead.records": "bytes",
-    "reader.QueueRead.read.tag_codes": "Container[int] | None",
-    "reader.QueueRead.read.unit_filter": "Callable[[int], bool] | None",
-    "reader.QueueRead.read.record_filter": "FilterProgram | Callable[[bytes], bool] | None",
+    "reader.ReadRequest.tag_codes": "Container[int] | None",
+    "reader.ReadRequest.unit_filter": "Callable[[int], bool] | None",
+    "reader.ReadRequest.record_filter": "FilterProgram | Callable[[bytes], bool] | None",
     "reader.copy_places()": "tuple[int, int, int]",
     # record_columns
     "record_columns.RecordRows.topics": "Container[bytes] | None",

@@ -39,7 +39,7 @@ from rocketq.kernel.queue_units import (
     put_unit_at,
     unit_at,
 )
-from rocketq.kernel.reader import NEED_SEGMENT, LogMap, QueueRead, ReadLimits
+from rocketq.kernel.reader import NEED_SEGMENT, LogMap, QueueRead, ReadLimits, ReadRequest
 from rocketq.kernel.records import BAD_CRC, BAD_OFFSET, BLANK, MESSAGE, RecordView, find_next_record, first_nonzero
 from rocketq.kernel.scanner import Scanner, check_index_units, walk_records
 from rocketq.kernel.signatures import Account, Accounts, SignatureCheck
@@ -535,13 +535,7 @@ class Driver:
                 units,
                 first,
                 stop,
-                limits,
-                gone_until,
-                wanted,
-                unit_filter,
-                record_filter,
-                RecordView(),
-                not odd,
+                ReadRequest(limits, gone_until, wanted, unit_filter, record_filter, not odd),
             )
             out.append(
                 (

@@ -5,8 +5,7 @@ from rocketq.kernel.request_view cimport RequestView
 from rocketq.kernel.parsed_frame cimport ParsedFrame
 from rocketq.kernel.pull_request cimport PullRequest
 from rocketq.kernel.queue_units cimport QueueTail
-from rocketq.kernel.reader cimport READ_DONE, TAKEN_MAX, LogMap, QueueRead, ReadLimits
-from rocketq.kernel.records cimport RecordView
+from rocketq.kernel.reader cimport READ_DONE, TAKEN_MAX, LogMap, QueueRead, ReadLimits, ReadRequest
 
 cdef class PullLimits:
     cdef public long long count_max, bytes_max
@@ -30,7 +29,7 @@ cdef class FastPulls:
     cdef PullRequest _request
     cdef QueueRead _found
     cdef ReadLimits _read_limits
-    cdef RecordView _view
+    cdef ReadRequest _read_request
     cdef bint execute(self, ParsedFrame frame, const unsigned char* p, long long log_end, long long now_ms) except -1
     cdef PullGrant find_grant(self, ParsedFrame frame, const unsigned char* p)
     cdef bint read(self, QueueTail queue, object tag_codes, long long low, long long high, long long log_end) except -1

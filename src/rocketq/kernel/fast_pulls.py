@@ -14,8 +14,7 @@ if not cython.compiled:
     from rocketq.kernel.buffers import MappedBuffer
     from rocketq.kernel.pull_request import PullRequest
     from rocketq.kernel.queue_units import QueueTail
-    from rocketq.kernel.reader import READ_DONE, TAKEN_MAX, LogMap, QueueRead, ReadLimits
-    from rocketq.kernel.records import RecordView
+    from rocketq.kernel.reader import READ_DONE, TAKEN_MAX, LogMap, QueueRead, ReadLimits, ReadRequest
     from rocketq.kernel.request_view import RequestView
 
 GRANTS_MAX = 20_000  # clients choose the expressions that grants are kept by
@@ -64,7 +63,7 @@ class FastPulls:
         self._request = PullRequest()
         self._found = QueueRead()
         self._read_limits = ReadLimits(0, 0, 0, 0, 0, 0, 0, resident_only=True)
-        self._view = RecordView()
+        self._read_request = ReadRequest(self._read_limits, 0, None, None, None, True)
 
     def add_grant(self, grant: PullGrant):
         """Execute what it admits from now on; another one for the same is replaced."""
@@ -132,6 +131,7 @@ class FastPulls:
         """Find the records of the request at hand; False unless there are some and all that was looked at is sound."""
         offset: cython.longlong = self._request.queue_offset
         units: MappedBuffer = queue.units
+        wanted: ReadRequest = self._read_request
         stop: cython.longlong
         if units is None or offset < queue.file_first or offset >= queue.file_end:
             try:
@@ -142,23 +142,10 @@ class FastPulls:
                 return False
         stop = min(high, units.base + units.size // 20)
         self.set_limits(log_end)
-        if (
-            self._found.walk(
-                self._log,
-                queue,
-                units,
-                offset - units.base,
-                stop - units.base,
-                self._read_limits,
-                self.gone_until,
-                tag_codes,
-                None,
-                None,
-                self._view,
-                self.limits.check_crc,
-            )
-            != READ_DONE
-        ):
+        wanted.gone_until = self.gone_until
+        wanted.tag_codes = tag_codes
+        wanted.check_crc = self.limits.check_crc
+        if self._found.walk(self._log, queue, units, offset - units.base, stop - units.base, wanted) != READ_DONE:
             return False
         return self._found.found > 0 and self._found.bad == 0 and self._found.size_bytes <= self.answer_bytes_max
 

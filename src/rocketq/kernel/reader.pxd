@@ -36,6 +36,12 @@ cdef class ReadLimits:
     cdef public long long count_max, bytes_max, disk_count_max, disk_bytes_max, scan_max, log_end, memory_bytes
     cdef public bint resident_only
 
+cdef class ReadRequest:
+    cdef public ReadLimits limits
+    cdef public long long gone_until
+    cdef public object tag_codes, unit_filter, record_filter
+    cdef public bint check_crc
+
 cdef class QueueRead:
     cdef readonly int status, found, bad, bad_units, filtered
     cdef readonly long long scanned, need_log_offset, bad_log_offset, missing_log_offset
@@ -45,6 +51,7 @@ cdef class QueueRead:
     cdef readonly bint cold
     cdef readonly ResidentPages pages
     cdef list _segments
+    cdef RecordView _view
     cdef long long _taken_offset[TAKEN_MAX]
     cdef int _taken_size[TAKEN_MAX]
     cdef void reset(self)
@@ -54,8 +61,7 @@ cdef class QueueRead:
     cdef bint is_full(self, ReadLimits limits, int size) noexcept
     cdef bint is_full_from_disk(self, ReadLimits limits, int size) noexcept
     cdef int walk(
-        self, LogMap log, QueueTail queue, MappedBuffer units, Py_ssize_t first, Py_ssize_t stop, ReadLimits limits,
-        long long gone_until, object tag_codes, object unit_filter, object record_filter, RecordView view, bint check_crc,
+        self, LogMap log, QueueTail queue, MappedBuffer units, Py_ssize_t first, Py_ssize_t stop, ReadRequest request
     ) except -100
     cdef void gather(self)
     cdef void note_places(self)

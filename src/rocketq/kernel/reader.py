@@ -101,6 +101,25 @@ class ReadLimits:
         self.resident_only = resident_only
 
 
+@cython.final
+@cython.cclass
+class ReadRequest:
+    """Which records of a queue a read is to take, and how many.
+
+    Records below `gone_until` were deleted. `tag_codes` has tag hashes (None: all are wanted); `unit_filter` and
+    `record_filter` are calls (or None) for what a hash cannot say. A `record_filter` that is a program runs over the
+    properties where they are.
+    """
+
+    def __init__(self, limits: ReadLimits, gone_until, tag_codes, unit_filter, record_filter, check_crc):
+        self.limits = limits
+        self.gone_until = gone_until
+        self.tag_codes = tag_codes
+        self.unit_filter = unit_filter
+        self.record_filter = record_filter
+        self.check_crc = check_crc
+
+
 @cython.cclass
 class QueueRead:
     """One read and its result: `records` back to back, `found` of them, `scanned` units passed, `bad` records skipped.
@@ -115,6 +134,7 @@ class QueueRead:
         if not cython.compiled:
             self._taken_offset = [0] * TAKEN_MAX
             self._taken_size = [0] * TAKEN_MAX
+        self._view = RecordView()
         self.in_place = False
         self.reset()
 
@@ -135,21 +155,13 @@ class QueueRead:
         units: MappedBuffer,
         first: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
-        limits: ReadLimits,
-        gone_until: cython.longlong,
-        tag_codes,
-        unit_filter,
-        record_filter,
-        view: RecordView,
-        check_crc: cython.bint,
+        request: ReadRequest,
     ):
         """walk(), and the records it takes copied into one bytes object, or their places."""
         state: cython.int
         if first < 0 or stop * 20 > units.size:
             raise IndexError(f"units {first}..{stop} of a file of {units.size // 20}")
-        state = self.walk(
-            log, queue, units, first, stop, limits, gone_until, tag_codes, unit_filter, record_filter, view, check_crc
-        )
+        state = self.walk(log, queue, units, first, stop, request)
         if state == READ_DONE:
             if self.in_place:
                 self.note_places()
@@ -157,28 +169,11 @@ class QueueRead:
                 self.gather()
         return state
 
-    def walk(
-        self,
-        log,
-        queue,
-        units,
-        first,
-        stop,
-        limits,
-        gone_until,
-        tag_codes,
-        unit_filter,
-        record_filter,
-        view,
-        check_crc,
-    ):
+    def walk(self, log, queue, units, first, stop, request):
         """Walk units [first, stop) of a queue file and note what matches; NEED_SEGMENT when a mapping is missing,
         READ_COLD when nothing was found before the first unit or record that may not be read (`resident_only`).
 
-        Records below `gone_until` were deleted. `tag_codes` is a set of tag hashes (or None for all); `unit_filter`
-        and `record_filter` are calls (or None) for what a hash cannot say; a `record_filter` that is a program runs
-        over the record's properties where they lie. A record that says another topic, queue or
-        offset than its unit is as bad as a broken one.
+        A record that says another topic, queue or offset than its unit is as bad as a broken one.
         """
         index: cython.Py_ssize_t
         log_offset: cython.longlong
@@ -188,6 +183,12 @@ class QueueRead:
         state: cython.int
         segment: MappedBuffer
         reach: cython.Py_ssize_t
+        view: RecordView = self._view
+        limits: ReadLimits = request.limits
+        gone_until: cython.longlong = request.gone_until
+        tag_codes = request.tag_codes
+        unit_filter = request.unit_filter
+        record_filter = request.record_filter
         program: FilterProgram = record_filter if isinstance(record_filter, FilterProgram) else None
         self.reset()
         reach = self.resident_units(queue, units, first, stop, limits, gone_until) if limits.resident_only else stop
@@ -226,7 +227,7 @@ class QueueRead:
                 self.cold = True
                 if limits.resident_only or self.is_full_from_disk(limits, size):
                     break
-            state = view.parse(segment.p, at, segment.size, log_offset, check_crc)
+            state = view.parse(segment.p, at, segment.size, log_offset, request.check_crc)
             self.scanned += 1
             if state != MESSAGE or view.size != size or not is_of_queue(segment.p, view, queue, units.base + index):
                 self.bad += 1

@@ -1,12 +1,11 @@
 """Written by tools/kernel_stubs.py from reader.pxd and reader.py."""
 
 from collections.abc import Callable, Container
-from typing import Final
+from typing import Final, final
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.filter_program import FilterProgram
 from rocketq.kernel.queue_units import QueueTail
-from rocketq.kernel.records import RecordView
 from rocketq.kernel.residency import ResidentPages
 
 TAKEN: Final = 1
@@ -49,6 +48,24 @@ class ReadLimits:
         resident_only: bool = ...,
     ) -> None: ...
 
+@final
+class ReadRequest:
+    limits: ReadLimits
+    gone_until: int
+    tag_codes: Container[int] | None
+    unit_filter: Callable[[int], bool] | None
+    record_filter: FilterProgram | Callable[[bytes], bool] | None
+    check_crc: bool
+    def __init__(
+        self,
+        limits: ReadLimits,
+        gone_until: int,
+        tag_codes: Container[int] | None,
+        unit_filter: Callable[[int], bool] | None,
+        record_filter: FilterProgram | Callable[[bytes], bool] | None,
+        check_crc: bool,
+    ) -> None: ...
+
 class QueueRead:
     in_place: bool
     @property
@@ -79,19 +96,7 @@ class QueueRead:
     def pages(self) -> ResidentPages: ...
     def __init__(self) -> None: ...
     def read(
-        self,
-        log: LogMap,
-        queue: QueueTail,
-        units: MappedBuffer,
-        first: int,
-        stop: int,
-        limits: ReadLimits,
-        gone_until: int,
-        tag_codes: Container[int] | None,
-        unit_filter: Callable[[int], bool] | None,
-        record_filter: FilterProgram | Callable[[bytes], bool] | None,
-        view: RecordView,
-        check_crc: bool,
+        self, log: LogMap, queue: QueueTail, units: MappedBuffer, first: int, stop: int, request: ReadRequest
     ) -> int: ...
 
 def copy_places(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rocketq.kernel.filter_program import FilterProgram
 from rocketq.kernel.queue_units import FILLER_SIZE
-from rocketq.kernel.reader import NEED_SEGMENT, READ_COLD, QueueRead, ReadLimits
+from rocketq.kernel.reader import NEED_SEGMENT, READ_COLD, QueueRead, ReadLimits, ReadRequest
 from rocketq.kernel.records import MESSAGE, RecordView, find_next_record
 from rocketq.kernel.residency import ResidentPages
 from rocketq.model import Record, decode_message_id
@@ -103,6 +103,8 @@ class Queries:
             stop, limits.memory_bytes = min(stop, loaded_to - units.base), limits.log_end
         found, unit_filter = QueueRead(), _extended_filter(queue, unit_filter, extension_filter)
         found.in_place = in_place
+        check_crc = self._config.check_crc_on_read
+        wanted = ReadRequest(limits, self._log.start, tag_codes, unit_filter, record_filter, check_crc)
         while True:
             state = found.read(
                 self._log.map,
@@ -110,13 +112,7 @@ class Queries:
                 units,
                 queue_offset - units.base,
                 stop,
-                limits,
-                self._log.start,
-                tag_codes,
-                unit_filter,
-                record_filter,
-                RecordView(),
-                self._config.check_crc_on_read,
+                wanted,
             )
             if state != NEED_SEGMENT:
                 break

@@ -23,9 +23,9 @@ from rocketq.kernel.reader import (
     LogMap,
     QueueRead,
     ReadLimits,
+    ReadRequest,
     copy_places,
 )
-from rocketq.kernel.records import RecordView
 
 from .kit import Fields, MemoryLog, props
 
@@ -67,13 +67,14 @@ class Reading:
             self.units,
             first,
             self.count if stop is None else stop,
-            limits,
-            gone_until,
-            given.get("tag_codes"),
-            given.get("unit_filter"),
-            given.get("record_filter"),
-            RecordView(),
-            check_crc,
+            ReadRequest(
+                limits,
+                gone_until,
+                given.get("tag_codes"),
+                given.get("unit_filter"),
+                given.get("record_filter"),
+                check_crc,
+            ),
         )
         assert state == found.status
         return found
@@ -320,9 +321,9 @@ def test_one_read_object_serves_again_and_again() -> None:
     """Goal: nothing of an earlier read is left in the next."""
     reading, found = Reading([200] * 3), QueueRead()
     limits = ReadLimits(32, 1 << 18, 8, 1 << 16, 800, 600, 1 << 40)
-    args = (limits, 0, None, None, None, RecordView(), True)
+    request = ReadRequest(limits, 0, None, None, None, True)
     for first, stop in [(0, 3), (2, 3), (3, 3), (0, 1)]:
-        found.read(reading.map, reading.log.queue().tail, reading.units, first, stop, *args)
+        found.read(reading.map, reading.log.queue().tail, reading.units, first, stop, request)
         assert (found.found, found.scanned, len(found.records)) == (stop - first, stop - first, 200 * (stop - first))
 
 
@@ -376,8 +377,7 @@ def test_segment_that_goes_away_during_a_read_does_not_crash_it() -> None:
         from struct import pack
         from rocketq.kernel.buffers import MappedBuffer
         from rocketq.kernel.queue_units import QueueTail, put_unit_at
-        from rocketq.kernel.reader import LogMap, QueueRead, ReadLimits
-        from rocketq.kernel.records import RecordView
+        from rocketq.kernel.reader import LogMap, QueueRead, ReadLimits, ReadRequest
 
         record = bytes.fromhex({record!r})
         log, units = LogMap(4096), MappedBuffer(bytearray(40), 0)
@@ -395,7 +395,7 @@ def test_segment_that_goes_away_during_a_read_does_not_crash_it() -> None:
         found = QueueRead()
         limits = ReadLimits(32, 1 << 18, 8, 1 << 16, 800, 8192, 1 << 40)
         queue = QueueTail(b"TopicTest", 0, None)
-        found.read(log, queue, units, 0, 2, limits, 0, None, None, accept, RecordView(), True)
+        found.read(log, queue, units, 0, 2, ReadRequest(limits, 0, None, None, accept, True))
         assert len(found.records) == found.found * len(record), (len(found.records), found.found)
         print("survived")
     """
