@@ -258,6 +258,12 @@ class Driver:
         grant = SendGrant(topic, group, 0, None, queues, generation, sys_flag, suffix, traced, SEND_TEMPLATES)
         if self.rng.random() < 0.3:
             grant.limit((TokenBucket("topic T", "messages", 3.0), TokenBucket("topic T", "bytes", 5000.0)))
+        if self.rng.random() < 0.8:
+            delayed = SendGrant(SCHEDULE_TOPIC, b"", 0, None, [], 0, 0, b"", False, SEND_TEMPLATES)
+            levels = [
+                self.queues.setdefault((SCHEDULE_TOPIC, n), DrivenQueue(SCHEDULE_TOPIC, n, empty_file)) for n in (0, 1)
+            ]
+            grant.delay_by([levels[0].tail, levels[1].tail, None], delayed)
         return grant
 
     # Random material
@@ -389,6 +395,9 @@ class Driver:
         for topic in map(str.encode, kernel_frames.TOPICS):
             queue = self.queues[topic, self.rng.randrange(kernel_frames.QUEUES)]
             queue.make_room(self.rng.choice((1, 5, UNITS_PER_FILE)))
+        for level in range(2):
+            if (SCHEDULE_TOPIC, level) in self.queues:
+                self.queues[SCHEDULE_TOPIC, level].make_room(self.rng.choice((1, 5)))
         return digest(sends.out.take()), digest(sends.held.take()), out
 
     def op_grants(self) -> object:

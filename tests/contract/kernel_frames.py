@@ -18,15 +18,17 @@ SEND_FIELDS = (
     *("flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname"),
 )
 LETTERS = dict(zip(SEND_FIELDS, "abcdefghijklmn", strict=True))
-NAMES = ("TAGS", "KEYS", "UNIQ_KEY", "WAIT", "A", "A", "DELAY", "CLUSTER", "TIMER_X", "TRAN_MSG", "")
-NAME_WEIGHTS = (9, 9, 9, 9, 9, 9, 1, 1, 1, 1, 1)
+NAMES = ("TAGS", "KEYS", "UNIQ_KEY", "WAIT", "A", "A", "DELAY", "CLUSTER", "TIMER_X", "TRAN_MSG", "REAL_QID", "")
+NAME_WEIGHTS = (9, 9, 9, 9, 9, 9, 4, 1, 1, 1, 1, 1)
 VALUES = ("TagA", "true", "false", "k1 k2", "", "\t", "v" * 60, '"\\/', "\u00e9")
 VALUE_WEIGHTS = (9, 9, 9, 9, 2, 2, 9, 2, 1)
+LEVELS = ("1", "1", "2", "3", "0", "01", "x", "18", "")
 
 
 def properties(rng: random.Random, count: int) -> str:
     names = rng.choices(NAMES, NAME_WEIGHTS, k=count)
-    return "\x02".join(f"{name}\x01{rng.choices(VALUES, VALUE_WEIGHTS)[0]}" for name in names)
+    values = (rng.choice(LEVELS) if name == "DELAY" else rng.choices(VALUES, VALUE_WEIGHTS)[0] for name in names)
+    return "\x02".join(f"{name}\x01{value}" for name, value in zip(names, values, strict=True))
 
 
 def send(rng: random.Random) -> tuple[int, dict[str, Any], bytes]:

@@ -15,8 +15,7 @@ from tests.page_cache import KNOWS_PAGES, drop, fetch_page, is_resident
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.queue_units import FILLER_SIZE, put_unit_at
-from rocketq.kernel.reader import READ_COLD, READ_DONE, LogMap, QueueRead, ReadLimits
-from rocketq.kernel.records import RecordView
+from rocketq.kernel.reader import READ_COLD, READ_DONE, LogMap, QueueRead, ReadLimits, ReadRequest
 from rocketq.kernel.residency import CHUNK_BITS, PAGE_BITS, ResidentPages
 
 from .kit import MemoryLog, props
@@ -69,20 +68,8 @@ class FileLog:
             resident_only=given.get("resident_only", True),
         )
         found = QueueRead()
-        state = found.read(
-            self.log,
-            self.tail,
-            self.units,
-            first,
-            stop,
-            limits,
-            0,
-            given.get("tag_codes"),
-            None,
-            None,
-            RecordView(),
-            True,
-        )
+        request = ReadRequest(limits, 0, given.get("tag_codes"), None, None, True)
+        state = found.read(self.log, self.tail, self.units, first, stop, request)
         assert state == found.status
         return found
 
