@@ -32,6 +32,7 @@ class Load:
     pull: int = 0
     messages: int = 100_000
     delay_level: int = 0
+    wide: int = 0
     access_key: str | None = None
     secret_key: str | None = None
     topic: str = "BenchTopic"
@@ -41,7 +42,7 @@ class Load:
 
     def arguments(self) -> list[str]:
         names = ("connections", "depth", "body", "batch", "queues", "topics", "binary", "pull", "messages")
-        names += ("topic", "protocol", "delay_level")
+        names += ("topic", "protocol", "delay_level", "wide")
         if self.access_key is not None:
             names += ("access_key", "secret_key")
         given = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(self, name)))]

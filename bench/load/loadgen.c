@@ -4,6 +4,7 @@
  *   loadgen --pull 1 --messages 100000 ...        pulls of the first that many messages of every queue, over and over
  *   loadgen --access-key k --secret-key s ...     the same, and every request is signed
  *   loadgen --delay-level 1 ...                   sends of messages that are delivered later
+ *   loadgen --wide 1 ...                          sends with a property that is not ASCII
  *   loadgen --protocol nats|redis ...             the same sends as JetStream publishes or XADDs, for comparison
  *
  * All frames are built before the clock starts, so that the generator costs little beside the broker. Every answer is
@@ -39,7 +40,7 @@ static struct {
     int ports[PORTS_MAX], port_count;
     long pids[PIDS_MAX];
     int pid_count;
-    int protocol, connections, depth, body_bytes, batch, queues, topics, binary, pull, pull_count, delay_level;
+    int protocol, connections, depth, body_bytes, batch, queues, topics, binary, pull, pull_count, delay_level, wide;
     long long messages; /* of a queue, for pulls */
     double seconds, warm_up_seconds;
 } options = {.host = "127.0.0.1", .topic = "BenchTopic", .group = "BENCH_GROUP", .ports = {10911}, .port_count = 1,
@@ -223,7 +224,9 @@ static void send_properties(char *out, size_t room, int connection, int number) 
     }
     used = snprintf(out, room, "KEYS\x01k%d\x02UNIQ_KEY\x01%s\x02WAIT\x01true\x02TAGS\x01Tag%c",
                     connection * 100 + number, key, 'A' + number % 5);
-    if (options.delay_level) snprintf(out + used, room - used, "\x02" "DELAY\x01%d", options.delay_level);
+    if (options.delay_level)
+        used += snprintf(out + used, room - used, "\x02" "DELAY\x01%d", options.delay_level);
+    if (options.wide) snprintf(out + used, room - used, "\x02" "note\x01" "caf\xc3\xa9");
 }
 
 static void put_send(text *out, int connection, int number) {
@@ -544,7 +547,7 @@ static void take_options(int count, char **words) {
         {"topic", 1, 0, 't'}, {"topics", 1, 0, 'T'}, {"group", 1, 0, 'g'}, {"binary", 1, 0, 'B'},
         {"pull", 1, 0, 'l'}, {"pull-count", 1, 0, 'L'}, {"messages", 1, 0, 'm'}, {"seconds", 1, 0, 's'},
         {"warm-up", 1, 0, 'w'}, {"protocol", 1, 0, 'o'}, {"access-key", 1, 0, 'a'}, {"secret-key", 1, 0, 'k'},
-        {"delay-level", 1, 0, 'y'}, {0}};
+        {"delay-level", 1, 0, 'y'}, {"wide", 1, 0, 'z'}, {0}};
     for (int name; (name = getopt_long(count, words, "", known, NULL)) != -1;) switch (name) {
         case 'h': options.host = optarg; break;
         case 'P':
@@ -573,6 +576,7 @@ static void take_options(int count, char **words) {
         case 'a': options.access_key = optarg; break;
         case 'k': options.secret_key = optarg; break;
         case 'y': options.delay_level = atoi(optarg); break;
+        case 'z': options.wide = atoi(optarg); break;
         case 'o': options.protocol = !strcmp(optarg, "nats") ? NATS : !strcmp(optarg, "redis") ? REDIS : ROCKETMQ; break;
         default: exit(2);
     }

@@ -109,6 +109,11 @@ def test_delayed_sends_name_their_level() -> None:
     assert decode_properties(command.ext_fields["i"].encode())["WAIT"] == "true"
 
 
+def test_wide_sends_have_a_property_beyond_ascii() -> None:
+    command = requests_of(replace(SHORT, wide=1))[0]
+    assert decode_properties(command.ext_fields["i"].encode())["note"] == "café"
+
+
 def test_batches_have_all_their_messages() -> None:
     command = requests_of(replace(SHORT, batch=3))[0]
     assert (command.code, command.ext_fields["m"]) == (320, "true")

@@ -17,6 +17,7 @@ from rocketq.protocol.command import Command
 from rocketq.protocol.flags import CommandFlag
 from rocketq.protocol.frame import encode_command
 from rocketq.protocol.messages import BatchElement, decode_records, encode_batch
+from rocketq.protocol.names import SCHEDULE_TOPIC
 from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import (
     JAVA_497,
@@ -100,6 +101,32 @@ async def ask(peer: Peer, topic: str, given: dict[str, Any], *, known: bool) -> 
     if not known:
         fields["unknownToTheKernel"] = "x"
     return await peer.ask(RequestCode.SEND_MESSAGE_V2, fields, b"a body")
+
+
+@over_loopback
+async def test_delay_levels_are_executed_by_the_kernel(rocketq_cluster: EmbeddedCluster) -> None:
+    """Goal: a message with a delay level is stored in the queue of its level as handlers would store it."""
+    broker, topic, level = rocketq_cluster.brokers[0], f"FastPath{next(_counter)}", 17
+    fast_path, store = broker.fast_paths[0], broker.parts.store
+    async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic, queues=2)
+        given = {"properties": f"UNIQ_KEY\x01{UNIQUE}\x02DELAY\x01{level}\x02WAIT\x01false\x02TAGS\x01TagA\x02a\x01b"}
+        for properties in ("x\x01y", given["properties"]):  # both queues come to be
+            assert (await ask(peer, topic, {"properties": properties}, known=True)).code == 0
+        start, before = store.max_offset(SCHEDULE_TOPIC, level - 1), fast_path.taken
+        fast = await ask(peer, topic, given, known=True)
+        assert fast_path.taken == before + 1
+        slow = await ask(peer, topic, given, known=False)
+        for odd in ("DELAY\x0199", "DELAY\x0101", "DELAY\x01x", "DELAY\x011\x02REAL_QID\x017", "DELAY\x010"):
+            await ask(peer, topic, {"properties": odd}, known=True)
+        assert fast_path.taken == before + 2, "only a level of 0 is plain"
+    assert (fast.code, answered(fast)) == (0, answered(slow))
+    records = decode_records(store.read(SCHEDULE_TOPIC, level - 1, start).records)
+    assert facts(records[0]) == facts(records[1])
+    assert records[0].properties.endswith(f"\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010".encode())
+    units = [store.queue_unit(SCHEDULE_TOPIC, level - 1, start + number) for number in range(2)]
+    due_ms = [unit[2] - record.store_ms for unit, record in zip(units, records, strict=False) if unit is not None]
+    assert due_ms == [store.config.delays_ms[level - 1]] * 2
 
 
 @over_loopback

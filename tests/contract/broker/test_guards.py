@@ -112,7 +112,7 @@ async def test_a_guard_is_asked_once_for_what_the_fast_path_executes(tmp_path: P
         assert fast.taken - before == 2 * (5 * COUNT + 3 * COUNT)
         assert fast.pulls_taken - pulls_before == 2 * 2 * COUNT
         slow = [one.request(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": 0}) for _ in range(3)]
-        assert await codes_of(one, *slow, *sends(one, properties="DELAY\x011", count=2)) == [0] * 5
+        assert await codes_of(one, *slow, *sends(one, properties="wide\x01é", count=2)) == [0] * 5
         assert guard.count() == {(RequestCode.GET_MAX_OFFSET, "T", None): [3], (SEND, "T", "p"): [2]}
         new = [*sends(one, "New", 1), *pulls(one, group="new", count=1), *pulls(one, "Unheard", 1)]
         assert await codes_of(one, *new) == [0, 0, 17]
@@ -169,7 +169,7 @@ async def test_what_a_guard_rejects_is_not_executed_at_either_port(tmp_path: Pat
         broker.guards.append(rejected)
         for peer in peers:
             for requests in (
-                sends(peer), batches(peer), sends(peer, form=HeaderForm.BINARY), sends(peer, properties="DELAY\x011"),
+                sends(peer), batches(peer), sends(peer, form=HeaderForm.BINARY), sends(peer, properties="wide\x01é"),
                 pulls(peer), pulls(peer, sysFlag=6),
             ):  # fmt: skip
                 answers = await peer.ask_together(*requests)

@@ -444,7 +444,7 @@ async def test_017_a_held_up_append_is_told_with_a_reason_too(make_rocketq_clust
     async with connected(cluster.broker_addr) as (peer,):
         assert (await send(peer, topic)).code == 0
         writer._locked_since_ms = 1
-        answer = await send(peer, topic, properties="DELAY\x011")  # not for the kernel, which would wait for the lock
+        answer = await send(peer, topic, properties="wide\x01é")  # not for the kernel, which would wait for the lock
         assert (answer.code, (answer.remark or "").startswith("[REJECTREQUEST]")) == (2, True)
         writer._locked_since_ms = 0
         assert (await send(peer, topic)).code == 0
