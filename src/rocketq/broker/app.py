@@ -152,6 +152,7 @@ class Broker:
         await parts.transactions.checks.stop()
         if not self.config.is_slave:
             await parts.ha.replication.stop()  # last, so that slaves have what was answered
+        self._collect()
         try:
             await parts.autosave.save()
             await parts.pull.filter_autosave.save()
@@ -298,6 +299,7 @@ class Broker:
             parts.groups.positions,
             parts.stats.figures,
             parts.clock,
+            self._collect,
             lease=parts.ha.strict_lease,
             is_guarded=lambda: len(self.guards) > 0,
             waiting=lambda: len(polling) > 0,
@@ -323,10 +325,13 @@ class Broker:
         self.parts.groups.expire()
         self.parts.pull.clean_filters()
 
+    def _collect(self) -> None:
+        for fast_path in self.fast_paths:
+            fast_path.collect()
+
     async def _tick(self) -> None:
         for fast_path in self.fast_paths:
-            fast_path.count()
-            fast_path.forget_pages()
+            fast_path.tick()
         await collect(self.parts.stats.tick())
 
     def _disconnected(self, connection: Connection) -> None:

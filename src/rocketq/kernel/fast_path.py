@@ -23,8 +23,8 @@ class FastPath:
     With `scoped` each connection needs grants of its own. The kernel executes while `generation` has the number that
     its owner last allowed, and until the time it was allowed to; otherwise reads go to the connections, whose owner
     checks everything again. `finish_turn()` is called in the loop's next turn, once until `finishing` is taken back:
-    something is stored that somebody waits for (`stored` says that anything is), pulls were answered, or answers must
-    wait (`held`: pairs of a connection and its answers).
+    something is stored that somebody waits for (`stored` says that anything is), or answers must wait (`held`: pairs of
+    a connection and its answers).
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class FastPath:
             self._stored()
         if self._sends.held.length > 0:
             self.held.append((connection, self._sends.held.take()))
-        if not self.finishing and (self._pulls.served or (self.stored and self.has_waiters())):
+        if not self.finishing and self.stored and self.has_waiters():
             self.finishing = True
             self._call_soon(self._finish_turn)
         return 0

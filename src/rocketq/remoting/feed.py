@@ -1,8 +1,8 @@
 """The seam between a socket and what understands its bytes.
 
-A server calls its feed once per read. The feed answers hot requests itself, as bytes to write, and returns all other
-commands for the handlers. What it answers itself passes no guard and no hook: a feed that must respect them returns
-the command instead.
+A server calls its feed once per read. The feed answers requests of the fast path itself, as bytes to write, and
+returns all other commands for the handlers. What it answers itself passes no check and no hook: a feed that must
+respect them returns the command instead.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class Twin:
 
     async def stop(self) -> Outcome:
         parts, outcome = self.broker.parts, Outcome()
-        self.broker.fast_paths[0].count()  # as before any handler that would look
+        self.broker.fast_paths[0].collect()  # as before any handler that would look
         now = parts.stats.figures.traffic.now
         outcome.tables = {
             "offsets": parts.groups.offsets.body().offsets,

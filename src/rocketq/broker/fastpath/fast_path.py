@@ -55,6 +55,8 @@ class FastPathPorts:
     positions: PullPositions
     figures: Figures
     clock: Clock
+    collect_all: Callable[[], None]
+    """Collects of the fast paths of all ports: handlers of one may read what another did."""
     lease: Lease | None = None
     """None: serving depends on no lease."""
     is_guarded: Callable[[], bool] = lambda: False
@@ -216,6 +218,8 @@ class BrokerFastPath:
     def _admits_now(self, connection: Connection, command: Command) -> bool:
         """Whether the refused frame lacked something that is there now: a grant, a queue, or room in a queue."""
         sends, pulls = self._sends, self._pulls
+        if not (sends.missed or pulls.missed or sends.short_of_room):
+            return False
         if not self._path.is_allowed():
             granted = False
         elif sends.missed:
@@ -223,7 +227,7 @@ class BrokerFastPath:
         elif pulls.missed:
             granted = self._grant_pull(connection, command, *pulls.missed[-1])
         else:
-            granted = sends.short_of_room and self._has_made_room(command)
+            granted = self._has_made_room(command)
         sends.short_of_room = False
         sends.missed.clear()
         pulls.missed.clear()
@@ -303,22 +307,12 @@ class BrokerFastPath:
         if path.stored and path.has_waiters():
             path.stored = False
             self._access.appended()
-        if self._pulls.served:
-            self._find_log_start()
-        self._collect_served()
 
     def _collect_before_handlers(self) -> None:
         """A handler may read the stats, read or change committed offsets, and begin another request that counts as
         under way."""
         self._hold_answers()
-        self.count()
-        self._collect_served()
-
-    def _collect_served(self) -> None:
-        """Add what pulls were given to the stats, and remember what their groups committed."""
-        for grant in self._pulls.served:
-            self._collect_pulls(grant)
-        self._pulls.served.clear()
+        self._ports.collect_all()
 
     def _hold_answers(self) -> None:
         """Those of this turn that must wait. They count as requests under way."""
@@ -326,15 +320,24 @@ class BrokerFastPath:
             held, count = self._path.take_held()
             self._gate.hold(held, count, self._sends.appender.end)
 
-    def count(self) -> None:
-        """Add to the stats what was stored since the last time: before a handler may read them, and every second."""
+    def collect(self) -> None:
+        """Add to stats and offsets what the kernel did since the last time: before a handler may read them, every
+        second, and before they are saved at the end."""
         for grant in self._sends.grown:
             count, size_bytes, times = grant.collect()
             self._ports.figures.stored(grant.topic.decode(), count, size_bytes, 0, times)
         self._sends.grown.clear()
+        for served in self._pulls.served:
+            self._collect_pulls(served)
+        self._pulls.served.clear()
+
+    def tick(self) -> None:
+        """Every second: files may have gone, and what was in the page cache may not be there any more."""
+        self.collect()
+        self._find_log_start()
+        self.forget_pages()
 
     def forget_pages(self) -> None:
-        """Every second: what was in the page cache may not be there any more."""
         self._pulls.forget_pages()
 
     def _collect_pulls(self, grant: PullGrant) -> None:
