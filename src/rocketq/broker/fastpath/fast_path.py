@@ -228,9 +228,6 @@ class BrokerFastPath:
             granted = self._grant_pull(connection, command, *pulls.missed[-1])
         else:
             granted = self._has_made_room(command)
-        sends.short_of_room = False
-        sends.missed.clear()
-        pulls.missed.clear()
         return granted and self._path.is_allowed()  # what was asked may have changed something
 
     def _grant_send(self, connection: Connection, command: Command, key: SendKey, queue_id: int) -> bool:
