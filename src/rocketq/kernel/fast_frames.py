@@ -20,9 +20,9 @@ class FastFrames:
 
     `scope` is the number of the connection whose frames these are, where grants are for one connection and code, else
     0. With `accounts`, only requests that one of them has signed are executed. After feed() `slow_at` is where the
-    frame for the slow path begins (-1: there is none) and `refused` is that frame, parsed. What sends and pulls missed is
-    that frame's, until the next call. `stopped` says that there was so much to write that the rest was left for another
-    call.
+    frame for the slow path begins (-1: there is none) and `refused` is that frame, parsed. What sends and pulls missed
+    is that frame's, until the next call. `stopped` says that there was so much to write that the rest was left for
+    another call.
     """
 
     def __init__(self, sends: FastSends, pulls: FastPulls, frame_bytes_max, accounts: Accounts = None):
