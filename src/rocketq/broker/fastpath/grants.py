@@ -21,12 +21,13 @@ from rocketq.kernel.admission import Grant, PullGrant, SendGrant
 from rocketq.kernel.queue_units import QueueTail
 from rocketq.kernel.signatures import Account
 from rocketq.protocol.bodies.heartbeat import Subscription
-from rocketq.protocol.names import SCHEDULE_TOPIC
+from rocketq.protocol.names import GROUP_CHARS_MAX, SCHEDULE_TOPIC
 from rocketq.protocol.properties import encode_properties
 from rocketq.remoting import Connection
 from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
 
 _NOT_PLAIN: Final = "%"  # retry topics may turn a send into a dead letter
+_EXPRESSION_CHARS_MAX: Final = 1_024  # grants are kept by what clients choose; what is very long is not
 
 
 SendKey = tuple[int, Account | None, bytes, bytes]
@@ -84,7 +85,7 @@ class GrantFactory:
     ) -> SendGrant | None:
         scope, account, topic_name, group_name = key
         topic, group = topic_name.decode("utf-8", "replace"), group_name.decode("utf-8", "replace")
-        if topic.startswith(_NOT_PLAIN):
+        if topic.startswith(_NOT_PLAIN) or len(group) > GROUP_CHARS_MAX:
             return None
         admitted = admit_send(SendAsk(topic, group, connection, _owner_of(account)), self._tables, now_ms)
         if isinstance(admitted, Rejection):
@@ -110,6 +111,8 @@ class GrantFactory:
     def for_pulls(self, key: PullKey, generation: int, connection: Connection, now_ms: int) -> PullGrant | None:
         scope, account, text = key
         wanted = PulledTopic.of(text)
+        if wanted.expression is not None and len(wanted.expression) > _EXPRESSION_CHARS_MAX:
+            return None
         ask = PullAsk(
             wanted.group,
             wanted.topic,
