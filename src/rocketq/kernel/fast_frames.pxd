@@ -21,6 +21,7 @@ cdef class FastFrames:
     cdef readonly bint stopped
     cdef long long scope
     cdef ParsedFrame _first
+    cdef int forget_missed(self) except -1
     cdef bint is_no_frame(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
     cdef int parse_ahead(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int count_max) except -1
     cdef bint authenticate(self, ParsedFrame frame, const unsigned char* p) except -1

@@ -20,8 +20,9 @@ class FastFrames:
 
     `scope` is the number of the connection whose frames these are, where grants are for one connection and code, else
     0. With `accounts`, only requests that one of them has signed are executed. After feed() `slow_at` is where the
-    frame for the slow path begins (-1: there is none) and `refused` is that frame, parsed. `stopped` says that there
-    was so much to write that the rest was left for another call.
+    frame for the slow path begins (-1: there is none) and `refused` is that frame, parsed. What sends and pulls missed
+    is that frame's, until the next call. `stopped` says that there was so much to write that the rest was left for
+    another call.
     """
 
     def __init__(self, sends: FastSends, pulls: FastPulls, frame_bytes_max, accounts: Accounts = None):
@@ -45,10 +46,20 @@ class FastFrames:
         self.slow_at = -1
         self.refused = None
         self.stopped = False
+        self.forget_missed()
         try:
             return self.execute_all(data, at, len(data), born_host, now_ms)
         finally:
             self.sends.appender.drain()
+
+    def forget_missed(self):
+        """What an earlier frame lacked must not be granted by the checks of a later one."""
+        self.sends.short_of_room = False
+        if len(self.sends.missed) > 0:
+            self.sends.missed.clear()
+        if len(self.pulls.missed) > 0:
+            self.pulls.missed.clear()
+        return 0
 
     def execute_all(self, p, at, end, born_host, now_ms):
         frame: ParsedFrame

@@ -347,3 +347,39 @@ async def test_groups_that_read_from_disk_are_counted_by_what_it_gave(
         assert (await pull(peer, topic, 1, group="other", maxMsgNums=1)).code == 0
         if KNOWS_PAGES:
             assert (await pull(peer, topic, 1, group="slow", maxMsgNums=1)).code == 0
+
+
+@over_loopback
+async def test_a_pull_from_disk_is_not_refused_for_what_it_reads_itself(
+    make_rocketq_cluster: MakeCluster, topic: str
+) -> None:
+    """Goal: a pull that takes more than its quota is answered and then paid for, also when it had to be loaded."""
+    cluster = make_rocketq_cluster(settings={**FAR, "quotas": "group/g: 10 msg/s"}, clock=ManualClock())
+    async with connected(cluster.broker_addr) as (peer,):
+        await fill(peer, topic)
+        drop_messages(cluster.brokers[0])
+        with watched(store_of(cluster)) as loader:
+            assert len(records(await pull(peer, topic))) == 32
+            assert loader.threads
+            refused = await pull(peer, topic, 32)
+            assert (refused.code, "over quota of group g" in (refused.remark or "")) == (2, True)
+
+
+@over_loopback
+async def test_a_quota_used_up_during_a_load_gives_and_charges_nothing(
+    make_rocketq_cluster: MakeCluster, topic: str
+) -> None:
+    clock = ManualClock()
+    cluster = make_rocketq_cluster(settings={**FAR, "quotas": "group/g: 10 msg/s"}, clock=clock)
+    store = store_of(cluster)
+    async with connected(cluster.broker_addr) as (peer,):
+        await fill(peer, topic)
+        drop_messages(cluster.brokers[0])
+        with watched(store) as loader:
+            loader.gate.clear()
+            both = [peer.start(RequestCode.PULL_MESSAGE, pull_fields(topic, maxMsgNums=10)) for _ in range(2)]
+            await loading(loader, 2)
+            loader.gate.set()
+            assert sorted([(await each).code for each in both]) == [0, 2]
+        clock.advance(1_001)
+        assert len(records(await pull(peer, topic, maxMsgNums=10))) == 10

@@ -126,7 +126,28 @@ def test_requests_of_names_without_a_rule_are_not_remembered() -> None:
     quotas = Quotas(parse_quotas("topic/T: 1 msg/s"))
     for number in range(1_000):
         quotas.buckets("T", f"g{number}", None)
-    assert len(quotas._buckets) == 1
+    assert (len(quotas._buckets), len(quotas._others)) == (1, 0)
+
+
+def test_very_many_names_push_out_the_longest_unseen_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: whoever makes up names of groups fills no bucket that has a rule of its own, or is in use."""
+    monkeypatch.setattr("rocketq.broker.pipeline.quotas._NAMES_MAX", 100)
+    quotas = Quotas(parse_quotas("topic/T: 1 msg/s; topic/*: 1 msg/s; group/*: 1 msg/s"))
+    named, used = quotas.buckets("T", "", None), quotas.buckets("U", "", None)
+    unseen = quotas.buckets("", "first", None)
+    for number in range(1_000):
+        quotas.buckets("T", f"g{number}", None)
+        assert quotas.buckets("U", "", None) == used
+    assert quotas.buckets("T", "", None) == named
+    assert quotas.buckets("", "first", None) != unseen
+    assert len(quotas._others) == 100
+
+
+def test_names_count_by_their_first_255_characters() -> None:
+    quotas = Quotas(parse_quotas("group/*: 1 msg/s"))
+    (one,), (other,) = quotas.buckets("", "g" * 255 + "1", None), quotas.buckets("", "g" * 1_000_000, None)
+    assert one is other
+    assert one.name == "group " + "g" * 255
 
 
 def test_what_is_charged_is_counted_in_the_unit_of_each_bucket() -> None:

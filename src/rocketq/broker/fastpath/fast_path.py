@@ -18,7 +18,7 @@ from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pipeline.answer_templates import pull_templates, send_templates
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.errors import RemoteProtocolError
-from rocketq.kernel.admission import Grant, PullGrant
+from rocketq.kernel.admission import PullGrant
 from rocketq.kernel.fast_frames import FastFrames
 from rocketq.kernel.fast_path import NEVER_NS, FastConnection, FastPath
 from rocketq.kernel.fast_pulls import FastPulls, PullLimits
@@ -228,9 +228,6 @@ class BrokerFastPath:
             granted = self._grant_pull(connection, command, *pulls.missed[-1])
         else:
             granted = self._has_made_room(command)
-        sends.short_of_room = False
-        sends.missed.clear()
-        pulls.missed.clear()
         return granted and self._path.is_allowed()  # what was asked may have changed something
 
     def _grant_send(self, connection: Connection, command: Command, key: SendKey, queue_id: int) -> bool:
@@ -238,15 +235,9 @@ class BrokerFastPath:
         if queue_id < NOT_A_QUEUE:
             return self._grants.find_delay_queue(NOT_A_QUEUE - queue_id)
         if queue_id != NOT_A_QUEUE:
-            return before is not None and self._set_queue(before, queue_id)
-        grant = self._grants.for_sends(
-            key,
-            generation,
-            connection,
-            self._templates,
-            self._ports.clock.now_ms(),
-            before,
-        )
+            return before is not None and self._grants.find_queue(before, queue_id)
+        now_ms = self._ports.clock.now_ms()
+        grant = self._grants.for_sends(key, generation, connection, self._templates, now_ms)
         if grant is None or self._dispatcher.rejection(command, connection) is not None:
             return False
         self._sends.add_grant(grant)
@@ -255,22 +246,13 @@ class BrokerFastPath:
     def _grant_pull(self, connection: Connection, command: Command, key: PullKey, queue_id: int) -> bool:
         before, generation = self._pulls.grant_of(key), self._access.generation.number
         if queue_id != NOT_A_QUEUE:
-            return before is not None and self._set_queue(before, queue_id)
-        grant = self._grants.for_pulls(
-            key,
-            generation,
-            connection,
-            self._ports.clock.now_ms(),
-            before,
-        )
+            return before is not None and self._grants.find_queue(before, queue_id)
+        now_ms = self._ports.clock.now_ms()
+        grant = self._grants.for_pulls(key, generation, connection, now_ms)
         if grant is None or self._dispatcher.rejection(command, connection) is not None:
             return False
         self._pulls.add_grant(grant)
         return True
-
-    def _set_queue(self, grant: Grant, queue_id: int) -> bool:
-        grant.queues[queue_id] = self._grants.tail(grant.topic.decode(), queue_id)
-        return grant.queues[queue_id] is not None
 
     def _has_made_room(self, command: Command) -> bool:
         """Whether it is a send to a queue that had no blocks left, and has now. A handler makes them too, but where

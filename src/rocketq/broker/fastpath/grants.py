@@ -21,12 +21,13 @@ from rocketq.kernel.admission import Grant, PullGrant, SendGrant
 from rocketq.kernel.queue_units import QueueTail
 from rocketq.kernel.signatures import Account
 from rocketq.protocol.bodies.heartbeat import Subscription
-from rocketq.protocol.names import SCHEDULE_TOPIC
+from rocketq.protocol.names import GROUP_CHARS_MAX, SCHEDULE_TOPIC
 from rocketq.protocol.properties import encode_properties
 from rocketq.remoting import Connection
 from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
 
 _NOT_PLAIN: Final = "%"  # retry topics may turn a send into a dead letter
+_EXPRESSION_CHARS_MAX: Final = 1_024  # grants are kept by what clients choose; what is very long is not
 
 
 SendKey = tuple[int, Account | None, bytes, bytes]
@@ -55,6 +56,7 @@ class GrantFactory:
     def __init__(self, tables: AdmissionTables, known: QueueTable, delay_levels: int) -> None:
         self._tables = tables
         self._known = known
+        self._queues: dict[tuple[str, int], list[QueueTail | None]] = {}
         self._delay_queues: list[QueueTail | None] = [None] * delay_levels
         self._delayed: SendGrant | None = None
 
@@ -65,7 +67,13 @@ class GrantFactory:
 
     def forget_queues(self) -> None:
         """Some queues have gone, perhaps those of the delay levels."""
+        self._queues.clear()
         self._delay_queues = [None] * len(self._delay_queues)
+
+    def find_queue(self, grant: Grant, queue_id: int) -> bool:
+        """Whether a queue is known now, to all grants of its topic."""
+        grant.queues[queue_id] = self.tail(grant.topic.decode(), queue_id)
+        return grant.queues[queue_id] is not None
 
     def tail(self, topic: str, queue_id: int) -> QueueTail | None:
         """The kernel's end of a queue; None before its first message."""
@@ -73,18 +81,11 @@ class GrantFactory:
         return None if queue is None else queue.tail
 
     def for_sends(
-        self,
-        key: SendKey,
-        generation: int,
-        connection: Connection,
-        templates: Templates,
-        now_ms: int,
-        before: SendGrant | None,
+        self, key: SendKey, generation: int, connection: Connection, templates: Templates, now_ms: int
     ) -> SendGrant | None:
-        """`before` is the grant of an older generation, whose queues are still the topic's, or None."""
         scope, account, topic_name, group_name = key
         topic, group = topic_name.decode("utf-8", "replace"), group_name.decode("utf-8", "replace")
-        if topic.startswith(_NOT_PLAIN):
+        if topic.startswith(_NOT_PLAIN) or len(group) > GROUP_CHARS_MAX:
             return None
         admitted = admit_send(SendAsk(topic, group, connection, _owner_of(account)), self._tables, now_ms)
         if isinstance(admitted, Rejection):
@@ -94,7 +95,7 @@ class GrantFactory:
             group_name,
             scope,
             account,
-            self._queues(topic, admitted.queue_count, before),
+            self._queues_of(topic, admitted.queue_count),
             generation,
             admitted.sys_flag,
             encode_properties(dict(admitted.properties)).removesuffix(b"\x02"),
@@ -107,11 +108,11 @@ class GrantFactory:
         grant.delay_by(self._delay_queues, self._delayed)
         return grant
 
-    def for_pulls(
-        self, key: PullKey, generation: int, connection: Connection, now_ms: int, before: PullGrant | None
-    ) -> PullGrant | None:
+    def for_pulls(self, key: PullKey, generation: int, connection: Connection, now_ms: int) -> PullGrant | None:
         scope, account, text = key
         wanted = PulledTopic.of(text)
+        if wanted.expression is not None and len(wanted.expression) > _EXPRESSION_CHARS_MAX:
+            return None
         ask = PullAsk(
             wanted.group,
             wanted.topic,
@@ -135,7 +136,7 @@ class GrantFactory:
             wanted.group.encode(),
             scope,
             account,
-            self._queues(wanted.topic, admitted.topic.read_queue_count, before),
+            self._queues_of(wanted.topic, admitted.topic.read_queue_count),
             generation,
             codes,
             subscription.version,
@@ -144,11 +145,14 @@ class GrantFactory:
         grant.limit(admitted.quotas)
         return grant
 
-    def _queues(self, topic: str, count: int, before: Grant | None) -> list[QueueTail | None]:
-        count = min(count, QUEUE_ID_MAX + 1)
-        if before is not None and len(before.queues) == count:
-            return before.queues
-        return [self.tail(topic, number) for number in range(count)]
+    def _queues_of(self, topic: str, count: int) -> list[QueueTail | None]:
+        """One list for all grants of a topic, filled as queues are asked for: clients choose how many grants there are,
+        and a topic may have 65,535 queues."""
+        place = topic, min(count, QUEUE_ID_MAX + 1)
+        queues = self._queues.get(place)
+        if queues is None:
+            queues = self._queues[place] = [None] * place[1]
+        return queues
 
     def _numbers(self, admitted: PullAdmission, subscription: Subscription) -> tuple[int, int, int, int]:
         group = admitted.group

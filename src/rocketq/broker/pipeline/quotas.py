@@ -7,18 +7,21 @@
     topic/Orders: 5000 msg/s, 10 MiB/s; group/*: 20000 msg/s; principal/import: 1 MiB/s
 
 A rule for a name replaces the one for `*`. Each name has token buckets of its own, shared by all its connections; they
-hold one second's worth. A request passes while there are tokens, and what it takes beyond them is waited for.
+hold one second's worth. A request passes while there are tokens, and what it takes beyond them is waited for. Of very
+many names under `*` those not seen for longest begin anew; very long names count by how they begin.
 """
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rocketq.errors import ConfigError
 from rocketq.kernel.admission import TokenBucket
+from rocketq.protocol.names import GROUP_CHARS_MAX
 
 if TYPE_CHECKING:
     from rocketq.broker.config import BrokerConfig
@@ -32,7 +35,7 @@ _UNITS: Final = {
     "KiB/s": ("bytes", 1 << 10),
     "MiB/s": ("bytes", 1 << 20),
 }
-_BUCKETS_MAX: Final = 100_000  # clients choose the names of groups
+_NAMES_MAX: Final = 100_000  # with a rule for `*` clients choose how many names have buckets, and how long they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +87,14 @@ class Quotas:
     def __init__(self, rules: tuple[QuotaRule, ...] = ()) -> None:
         self._rules: Mapping[tuple[str, str], QuotaRule] = {}
         self._buckets: dict[tuple[str, str], tuple[TokenBucket, ...]] = {}
+        self._others: OrderedDict[tuple[str, str], tuple[TokenBucket, ...]] = OrderedDict()
         self.replace(rules)
 
     def replace(self, rules: tuple[QuotaRule, ...]) -> None:
         """Limit by other rules from now on; buckets begin full."""
         self._rules = {(rule.kind, rule.name): rule for rule in rules}
-        self._buckets.clear()
+        self._buckets = {(rule.kind, rule.name): tuple(_make_buckets(rule, rule.name)) for rule in rules}
+        self._others.clear()
 
     def follow(self, before: BrokerConfig, after: BrokerConfig) -> None:
         """The broker's settings have changed."""
@@ -104,14 +109,20 @@ class Quotas:
         return tuple(bucket for kind, name in names if name for bucket in self._of(kind, name))
 
     def _of(self, kind: str, name: str) -> tuple[TokenBucket, ...]:
-        rule = self._rules.get((kind, name)) or self._rules.get((kind, "*"))
+        own = self._buckets.get((kind, name))
+        if own is not None:
+            return own
+        rule = self._rules.get((kind, "*"))
         if rule is None:
             return ()
-        found = self._buckets.get((kind, name))
+        key = kind, name[:GROUP_CHARS_MAX]
+        found = self._others.get(key)
         if found is None:
-            if len(self._buckets) >= _BUCKETS_MAX:
-                self._buckets.clear()
-            found = self._buckets[kind, name] = tuple(_make_buckets(rule, name))
+            if len(self._others) >= _NAMES_MAX:
+                self._others.popitem(last=False)
+            found = self._others[key] = tuple(_make_buckets(rule, key[1]))
+        else:
+            self._others.move_to_end(key)
         return found
 
 

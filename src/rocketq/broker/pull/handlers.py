@@ -100,7 +100,7 @@ async def _pull_from_disk(
     request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts
 ) -> Reply | None:
     loaded = await _load(request, plan, found, ports)
-    return None if loaded is None else _reply_or_hold(request, _admit(request, ports), loaded, ports)
+    return None if loaded is None else _reply_or_hold(request, *loaded, ports)
 
 
 def _reply_or_hold(request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts) -> Reply | None:
@@ -149,7 +149,7 @@ async def _serve_held_from_disk(
         loaded = await _load(request, plan, found, ports)
         if loaded is None:
             return
-        response = _held_response(held, last, plan, loaded, ports)
+        response = _held_response(held, last, *loaded, ports)
         if response is None:
             _hold(held, ports)
             return
@@ -255,8 +255,9 @@ def _read(
 
 async def _load(
     request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts
-) -> ReadResult | None:
-    """Read on behind `found` when that is in memory, too; None when the peer is gone meanwhile."""
+) -> tuple[PullPlan, ReadResult] | None:
+    """Read on behind `found` when that is in memory, too, as the pull is admitted then: what is read is charged and
+    given. None when the peer is gone meanwhile."""
     header, connection = request.header, request.connection
     count_max, bytes_max = _limits(header, ports.settings.config)
     load = partial(
@@ -274,7 +275,8 @@ async def _load(
         return None
     if ports.settings.config.cold_flow_control:
         ports.cold_reads.count(header.group, loaded.size_bytes, ports.clock.monotonic_ms())
-    return _read(header, plan, found.next_offset, ports, loaded_to=loaded.stop)
+    plan = _admit(request, ports)
+    return plan, _read(header, plan, found.next_offset, ports, loaded_to=loaded.stop)
 
 
 def _limits(header: PullRequest, config: BrokerConfig) -> tuple[int, int | None]:
