@@ -9,12 +9,17 @@ from rocketq.kernel.properties import hash_text
 
 ALL: Final = "*"
 _OR: Final = "||"
+TAGS_CHARS_MAX: Final = 1 << 16
+"""Of an expression: a broker reads it in one turn of its loop, at each pull that carries it."""
 
 
 def parse_tags(expression: str | None) -> tuple[str, ...] | None:
     """The tags of `a || b`; None for all messages. Blanks alone match nothing."""
     if not expression or expression == ALL:
         return None
+    if len(expression) > TAGS_CHARS_MAX:
+        what = f"an expression of tags has up to {TAGS_CHARS_MAX} characters, not {len(expression)}"
+        raise BadExpressionError(what, expression)
     parts = expression.split(_OR)
     tags = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
     if not tags and len(parts) > 1:

@@ -17,6 +17,7 @@ from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import (
     JAVA_533,
     Peer,
+    beat,
     connected,
     drop_finished_segments,
     eventually,
@@ -251,6 +252,13 @@ async def test_expressions_that_are_none_and_filters_we_do_not_have(
     async with connected(rocketq_cluster.broker_addr) as (peer,):
         await make_topic(peer, topic)
         assert (await pull(peer, topic, subscription="||")).code == 23
+        longest = "TagA||" + "t" * 65_530
+        assert (await pull(peer, topic, subscription=longest)).code == 19
+        long = await pull(peer, topic, subscription=longest + "t")
+        assert (long.code, long.remark) == (23, "an expression of tags has up to 65536 characters, not 65537")
+        subscribed = beat("long", "long", topic=topic, expression=longest + "t")
+        assert (await peer.ask(RequestCode.HEART_BEAT, body=subscribed)).code == 0
+        assert (await pull(peer, topic, group="long", sysFlag=0, subVersion=1)).code == 23
         assert (await pull(peer, topic, subscription="a > 1", expressionType="SQL92")).code == 1
 
 

@@ -163,6 +163,22 @@ def test_what_is_charged_is_counted_in_the_unit_of_each_bucket() -> None:
     assert quota_fault(buckets, NOW_MS + 1) is None
 
 
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [
+        ("0.5 msg/s", "0.5 messages"),
+        ("0.5 KiB/s", "512 bytes"),
+        ("10 MiB/s", "10485760 bytes"),
+        ("9 msg/s", "9 messages"),
+    ],
+)
+def test_a_limit_is_told_as_it_was_set(limit: str, shown: str) -> None:
+    buckets = Quotas(parse_quotas(f"topic/T: {limit}")).buckets("T", "", None)
+    assert quota_fault(buckets, NOW_MS) is None
+    charge(buckets, 100, 100 << 20)
+    assert f"over quota of topic T: {shown}/s allowed, " in (quota_fault(buckets, NOW_MS) or "")
+
+
 # the token bucket
 
 

@@ -143,7 +143,7 @@ def quota_fault(buckets: tuple[TokenBucket, ...], now_ms: int) -> str | None:
     for bucket in buckets:
         if not bucket.has_tokens(now_ms):
             return (
-                f"[QUOTA]over quota of {bucket.name}: {bucket.rate:.0f} {bucket.unit}/s allowed, "
+                f"[QUOTA]over quota of {bucket.name}: {bucket.rate:.15g} {bucket.unit}/s allowed, "
                 f"{bucket.rate_now(now_ms):.0f} {bucket.unit}/s in the last second; retry later"
             )
     return None

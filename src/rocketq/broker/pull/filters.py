@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rocketq.broker.pull.consumer_filters import ConsumerFilter, ConsumerFilters
@@ -41,10 +42,7 @@ class FilterRules:
 def carried_filter(header: PullRequest, filters: ConsumerFilters, rules: FilterRules) -> PullFilter:
     """From the request itself."""
     if is_tag_filter(header.expression_type):
-        try:
-            return PullFilter(tag_codes(subscription_of(header.topic, header.subscription, 0)))
-        except BadExpressionError as error:
-            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        return _by_tags(lambda: subscription_of(header.topic, header.subscription, 0))
     program = compile_checked(header.expression_type, header.subscription, rules)
     return _by_program(program, header, filters, rules)
 
@@ -54,7 +52,7 @@ def known_filter(
 ) -> PullFilter:
     """From a subscription that the group's members told of."""
     if is_tag_filter(subscription.expression_type):
-        return PullFilter(tag_codes(subscription))
+        return _by_tags(lambda: subscription)
     known = filters.get(header.group, header.topic)
     if known is None:
         remark = (
@@ -67,6 +65,13 @@ def known_filter(
     _require_enabled(subscription.expression_type, rules)
     found = _by_program(known.program, header, filters, rules)
     return replace(found, extensions=BitmapCheck(known, filters)) if found.records is known.program else found
+
+
+def _by_tags(subscription: Callable[[], Subscription]) -> PullFilter:
+    try:
+        return PullFilter(tag_codes(subscription()))
+    except BadExpressionError as error:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
 
 
 def compile_checked(expression_type: str | None, expression: str | None, rules: FilterRules) -> FilterProgram:

@@ -30,7 +30,7 @@ from rocketq.protocol.names import (
     Property,
     dlq_topic,
 )
-from rocketq.protocol.properties import decode_properties, split_properties
+from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, decode_properties, split_properties
 from rocketq.protocol.recall_handles import handle_of
 from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
 from rocketq.remoting import EncodedReply, Handlers, Refusal, Reply, Request
@@ -82,6 +82,7 @@ _CODES: Final = {
 }
 _NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *TIMER_PROPERTIES)
 DEFAULT_RETRIES_MAX: Final = 16
+_PROPERTIES_CHARS_MAX: Final = 1 << 17  # what is longer is not even split: some of it may be dropped, but hardly most
 _HOST_BITS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
 
@@ -107,6 +108,9 @@ def store_now(plan: SendPlan, ports: SendPorts) -> Reply:
 def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
     """The message as it is to be stored; Refusal when it may not be."""
     header, config = request.header, ports.settings.config
+    if len(header.properties) > _PROPERTIES_CHARS_MAX:
+        remark = f"the properties have {len(header.properties)} characters, more than {PROPERTIES_BYTES_MAX} bytes"
+        raise _refusal(ports, ResponseCode.MESSAGE_ILLEGAL, remark)
     admitted = _admit(request, ports)
     topic = admitted.topic
     queue_id = _choose_queue(header, topic, ports)
