@@ -95,7 +95,6 @@ TYPES: Final = {
     "fast_sends.FastSends.grown": "list[SendGrant]",
     "fast_sends.FastSends.grant_of.key": _SEND_KEY,
     "fast_sends.FastSends.grant_of()": "SendGrant | None",
-    "fast_sends.FastSends.take_held()": "tuple[bytes, int]",
     # filter_program
     "filter_program.FilterProgram.names": "tuple[bytes, ...]",
     "filter_program.FilterProgram.__init__.names": "Sequence[bytes]",

@@ -82,12 +82,6 @@ class FastSends:
         self._grants.clear()
         self.cache.clear()
 
-    def take_held(self):
-        """The answers that wait, and how many they are."""
-        count: cython.longlong = self.held_count
-        self.held_count = 0
-        return self.held.take(), count
-
     def parse(self, frame, p):
         """Read the fields of a send whose turn comes later, and begin to fetch its queue; False when it is not
         plain."""

@@ -72,8 +72,8 @@ class BrokerFastPath:
         self._ports = ports
         self._settings = ports.tables.settings
         self._store = ports.store
-        self._access = ports.store.fast_path_access()
-        self._grants = GrantFactory(ports.tables, self._access.queues, len(ports.store.config.delays_ms))
+        self._internals = ports.store.fast_path_access()
+        self._grants = GrantFactory(ports.tables, self._internals.queues, len(ports.store.config.delays_ms))
         self._dispatcher = dispatcher
         self._serves_pulls = RequestCode.PULL_MESSAGE in dispatcher.codes
         self._gate = AnswerGate(self._store, ports.clock, dispatcher)
@@ -82,15 +82,15 @@ class BrokerFastPath:
         self._loop = asyncio.get_running_loop()
         self._path = FastPath(
             self._frames,
-            self._access.generation,
-            self._access,
+            self._internals.generation,
+            self._internals,
             dispatcher,
             (_now_ns(ports.clock), _monotonic_ns(ports.clock)),
             self._loop.call_soon,
             self._finish_turn,
             ports.waiting,
         )
-        self._access.announce_while(ports.waiting)
+        self._internals.announce_while(ports.waiting)
         self._templates = send_templates(self._settings.config.region, self._settings.config.trace_on)
         self._refreshed = 0
         self._queues_removed = 0
@@ -127,7 +127,7 @@ class BrokerFastPath:
                 commands = self._slow_commands(connection, fast, command)
                 break
             fast.at = self._frames.slow_at
-            with self._access.lock:
+            with self._internals.lock:
                 out += self._path.serve_rest(fast)
         if fast.at < len(fast.data) or self._frames.slow_at >= 0:  # hardly ever
             commands = self._keep_rest(connection, fast, commands)
@@ -146,7 +146,7 @@ class BrokerFastPath:
     def _run(self, connection: Connection, fast: FastConnection, data: bytes) -> bytes | None:
         """One call of the kernel: the answers that may go at once; None when it may not execute anything."""
         path = self._path
-        with self._access.lock:
+        with self._internals.lock:
             if not path.is_allowed():
                 self._refresh(connection)
                 if not path.is_allowed():
@@ -231,7 +231,7 @@ class BrokerFastPath:
         return granted and self._path.is_allowed()  # what was asked may have changed something
 
     def _grant_send(self, connection: Connection, command: Command, key: SendKey, queue_id: int) -> bool:
-        before, generation = self._sends.grant_of(key), self._access.generation.number
+        before, generation = self._sends.grant_of(key), self._internals.generation.number
         if queue_id < NOT_A_QUEUE:
             return self._grants.find_delay_queue(NOT_A_QUEUE - queue_id)
         if queue_id != NOT_A_QUEUE:
@@ -244,7 +244,7 @@ class BrokerFastPath:
         return True
 
     def _grant_pull(self, connection: Connection, command: Command, key: PullKey, queue_id: int) -> bool:
-        before, generation = self._pulls.grant_of(key), self._access.generation.number
+        before, generation = self._pulls.grant_of(key), self._internals.generation.number
         if queue_id != NOT_A_QUEUE:
             return before is not None and self._grants.find_queue(before, queue_id)
         now_ms = self._ports.clock.now_ms()
@@ -258,14 +258,14 @@ class BrokerFastPath:
         """Whether it is a send to a queue that had no blocks left, and has now. A handler makes them too, but where
         answers wait it begins after this turn of the loop, and all that comes meanwhile would be slow as well."""
         place = _queue_of(command)
-        queue = self._access.queues.get(*place) if place is not None and self._path.may_send else None
+        queue = self._internals.queues.get(*place) if place is not None and self._path.may_send else None
         if queue is None:
             return False
         tail, count = queue.tail, self._count_of(command)
         if count <= 0 or tail.next_offset + count <= tail.room_end:
             return False
         try:
-            with self._access.lock:
+            with self._internals.lock:
                 queue.make_room(count)
         except OSError:
             return False  # the handler reports why
@@ -275,7 +275,7 @@ class BrokerFastPath:
         """How many messages a send brings; not above 0 when it is a batch that is not sound."""
         if command.code != RequestCode.SEND_BATCH_MESSAGE:
             return 1
-        with self._access.lock:
+        with self._internals.lock:
             count, _ = self._sends.appender.measure_batch(command.body, 0, b"", 0, len(command.body))
         return count
 
@@ -288,7 +288,7 @@ class BrokerFastPath:
         self._hold_answers()
         if path.stored and path.has_waiters():
             path.stored = False
-            self._access.appended()
+            self._internals.appended()
 
     def _collect_before_handlers(self) -> None:
         """A handler may read the stats, read or change committed offsets, and begin another request that counts as
@@ -339,10 +339,10 @@ class BrokerFastPath:
     def _make_frames(self) -> FastFrames:
         store = self._store
         host_hex = store.config.store_host.packed().hex().upper().encode()
-        sends = FastSends(self._access.appender, host_hex, V5_0_0)
+        sends = FastSends(self._internals.appender, host_hex, V5_0_0)
         pulls = FastPulls(
             sends.out,
-            self._access.log_map,
+            self._internals.log_map,
             lambda: store.visible_to,
             pull_templates(),
             V5_0_0,
@@ -352,13 +352,13 @@ class BrokerFastPath:
 
     def _refresh(self, connection: Connection) -> None:
         """Something has changed: allow the kernel what it may do from now on. The lock is held."""
-        generation = self._access.generation.number  # before anything is read
+        generation = self._internals.generation.number  # before anything is read
         lease = self._ports.lease
         if generation == self._refreshed and lease is None:
             return
         self._refreshed = generation
         lease_to_ns = NEVER_NS if lease is None else min(lease.valid_to_ms() * 1_000_000, NEVER_NS)
-        health, removed = self._access.health, self._access.queues.removed_count
+        health, removed = self._internals.health, self._internals.queues.removed_count
         if removed != self._queues_removed:
             self._queues_removed = removed
             self._sends.clear_grants()
@@ -379,7 +379,7 @@ class BrokerFastPath:
 
     def _find_log_start(self) -> None:
         """Where the log begins. A read that learns of it too late finds no file, and is the slow path's."""
-        first = self._access.first_file()
+        first = self._internals.first_file()
         self._pulls.gone_until = self._store.log_end if first is None else first
 
     def _configure(self) -> None:
@@ -402,7 +402,7 @@ class BrokerFastPath:
             bytes_max=store.memory_read_bytes_max,
             asked_count_max=config.pull_count_max,
             asked_bytes_max=config.pull_bytes_max,
-            memory_bytes=self._access.memory_bytes(),
+            memory_bytes=self._internals.memory_bytes(),
             check_crc=store.check_crc_on_read,
         )
 
