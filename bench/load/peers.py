@@ -24,7 +24,7 @@ from tests.interop.release import Release, obtain
 from bench.load.generator import Load, Measured, run
 from rocketq.broker.config import describe_unknown, unknown_keys
 from rocketq.client import AsyncAdmin, Credentials
-from rocketq.client.aio.session import SessionConfig
+from rocketq.client.session import SessionConfig
 from rocketq.errors import RocketQError
 
 START_SECONDS_MAX = 30.0

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rocketq.client import AsyncAdmin, GroupOnlineError, Message, NotFoundError, ResetTo, Sender
-from rocketq.client.aio.follower import Follower
-from rocketq.client.core.topic_kinds import TopicKind
+from rocketq.client.admin.topics import TopicKind
+from rocketq.client.follow import Follower
 from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode

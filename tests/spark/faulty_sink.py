@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq import DefaultSource
 from rocketq.client.blocking import BlockingClient
-from rocketq.client.blocking.sender_ends import HalfHandle, TransactionEnds
+from rocketq.client.blocking.sender import HalfHandle, TransactionEnds
 from rocketq.errors import RocketQError
 from rocketq.protocol.flags import TransactionState
 from rocketq.spark.manifest import Manifest, ManifestFolder

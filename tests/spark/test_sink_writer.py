@@ -14,7 +14,7 @@ import pytest
 
 from rocketq.client import Admin
 from rocketq.client.blocking import BlockingClient
-from rocketq.client.blocking.sender_ends import HalfHandle, TransactionEnds
+from rocketq.client.blocking.sender import HalfHandle, TransactionEnds
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.failures import TopicNotFound
 from rocketq.protocol.flags import TransactionState

@@ -25,7 +25,14 @@ NOT_NEEDED = {
     "rocketq.cli.commands.namesrv": ("rocketq.client", "rocketq.broker", *_FAILOVER, *_PARSERS, *_WEB, *_OTHERS),
     "rocketq.broker.app": ("click", "rocketq.client", "rocketq.nameserver", *_FAILOVER, *_PARSERS, *_WEB, *_OTHERS),
     "rocketq.client.public": (*_SERVERS, *_PARSERS, *_WEB, *_OTHERS),
-    "rocketq.client.blocking": ("asyncio", "rocketq.client.aio", "rocketq.client.public", *_SERVERS, *_PARSERS, *_WEB),
+    "rocketq.client.blocking": (
+        "asyncio",
+        "rocketq.client.session",
+        "rocketq.client.public",
+        *_SERVERS,
+        *_PARSERS,
+        *_WEB,
+    ),
 }
 
 
@@ -39,7 +46,7 @@ def test_a_start_loads_nothing_it_may_never_need(module: str) -> None:
     assert [name for name in NOT_NEEDED[module] if name in loaded] == []
 
 
-@pytest.mark.parametrize("package", ["rocketq.client", "rocketq.client.aio", "rocketq.remoting"])
+@pytest.mark.parametrize("package", ["rocketq.client", "rocketq.remoting"])
 def test_a_package_gives_its_public_names_when_they_are_asked_for(package: str) -> None:
     """Goal: names, `import *` and modules beside them are found as if all had been loaded at once."""
     command = f"""
@@ -65,5 +72,5 @@ assert set(public.__all__) <= set(found)
 
 def test_a_module_of_a_package_is_loaded_without_the_others() -> None:
     """Goal: modules that name their neighbours do not load everything around themselves."""
-    command = "import sys, rocketq.client.aio.session; assert 'rocketq.client.aio.public' not in sys.modules"
+    command = "import sys, rocketq.client.session; assert 'rocketq.client.public' not in sys.modules"
     subprocess.run([sys.executable, "-c", command], timeout=120, check=True)

@@ -1,24 +1,7 @@
 """What the package is for others; `from rocketq.client import …` finds it here."""
 
-from rocketq.client.aio import (
-    AsyncAdmin,
-    AsyncProducer,
-    AsyncPullConsumer,
-    AsyncPushConsumer,
-    FileOffsets,
-    MemoryOffsets,
-    OffsetStore,
-    Puller,
-    PullResult,
-    PullStatus,
-    QueueHealth,
-    RemoteOffsets,
-    Sender,
-    Session,
-    SessionConfig,
-    SessionHealth,
-)
-from rocketq.client.aio.pull_consumer import NotAssignedError, OffsetOutOfRangeError
+from rocketq.client.admin import AsyncAdmin
+from rocketq.client.admin.groups import GroupStatus, QueueLag
 from rocketq.client.core.allocation import (
     AllocationStrategy,
     Averagely,
@@ -29,20 +12,29 @@ from rocketq.client.core.allocation import (
     NearbyRooms,
 )
 from rocketq.client.core.batches import Batching
-from rocketq.client.core.consume_hooks import ConsumeEvent, ConsumeHook, PullFilter
-from rocketq.client.core.consume_results import ConsumeContext, ConsumeOutcome, ConsumeResult
-from rocketq.client.core.consumer_config import PullConfig, PushConfig
-from rocketq.client.core.fault_latency import FaultLatencyConfig
-from rocketq.client.core.hooks import SendContext, SendHook, SendMode, SendOutcome
+from rocketq.client.core.config import ProducerConfig, PullConfig, PullWindow, PushConfig
+from rocketq.client.core.consume_results import (
+    ConsumeContext,
+    ConsumeEvent,
+    ConsumeHook,
+    ConsumeOutcome,
+    ConsumeResult,
+    PullFilter,
+)
 from rocketq.client.core.messages import Message
-from rocketq.client.core.producer_config import ProducerConfig
-from rocketq.client.core.progress import GroupStatus, QueueLag
-from rocketq.client.core.pull_window import PullWindow
-from rocketq.client.core.resets import OffsetChange, ResetTo
-from rocketq.client.core.send_results import SendResult, SendStatus, TransactionResult
+from rocketq.client.core.offsets import OffsetChange, ResetTo
+from rocketq.client.core.routes import FaultLatencyConfig
+from rocketq.client.core.send_flow import (
+    SendContext,
+    SendHook,
+    SendMode,
+    SendOutcome,
+    SendResult,
+    SendStatus,
+    TransactionResult,
+)
 from rocketq.client.core.stored_messages import StoredMessage
-from rocketq.client.core.subscription_table import SubscriptionInvalidError
-from rocketq.client.core.transactions import TransactionListener
+from rocketq.client.core.subscriptions import SubscriptionInvalidError
 from rocketq.client.errors import (
     BatchFailedError,
     ClientClosedError,
@@ -63,7 +55,15 @@ from rocketq.client.errors import (
     TooManySendsError,
     WrongLoopError,
 )
+from rocketq.client.fetcher import Puller, PullResult, PullStatus
+from rocketq.client.offsets import FileOffsets, MemoryOffsets, OffsetStore, RemoteOffsets
+from rocketq.client.producer import AsyncProducer
+from rocketq.client.pull_consumer import AsyncPullConsumer, NotAssignedError, OffsetOutOfRangeError
+from rocketq.client.push_consumer import AsyncPushConsumer, QueueHealth
+from rocketq.client.send import Sender
+from rocketq.client.session import Session, SessionConfig, SessionHealth
 from rocketq.client.sync import Admin, Producer, PullConsumer, PushConsumer
+from rocketq.client.transactions import TransactionListener
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.failures import AclDenied, BrokerError

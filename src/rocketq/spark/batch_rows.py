@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketq.client.core.batches import STORED_BYTES
-from rocketq.client.core.java_hash import hash_index
 from rocketq.client.core.messages import NOT_IN_COPIES
+from rocketq.client.core.routes import hash_index
 from rocketq.kernel import batch_encode as codes
 from rocketq.kernel.batch_encode import BatchEncoder, NumberSource, TextSource
 from rocketq.protocol.bodies.queues import MessageQueue

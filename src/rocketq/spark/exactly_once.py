@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rocketq.client.blocking import BlockingClient
-from rocketq.client.blocking.sender_ends import HalfHandle
-from rocketq.client.core.send_results import Accepted
-from rocketq.client.core.transactions import half_properties
+from rocketq.client.blocking.sender import HalfHandle
+from rocketq.client.core.messages import half_properties
+from rocketq.client.core.send_flow import Accepted
 from rocketq.errors import RocketQError
 from rocketq.model import decode_message_id
 from rocketq.protocol.bodies.queues import KeyValues

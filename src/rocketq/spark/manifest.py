@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, Protocol
 
-from rocketq.client.blocking.sender_ends import HalfHandle
+from rocketq.client.blocking.sender import HalfHandle
 from rocketq.spark.errors import SparkError
 
 FORMAT: Final = 1

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
-from rocketq.client.blocking.link import ReadInto
+from rocketq.client.blocking.client import ReadInto
 from rocketq.client.blocking.queue_reader import NotInPlaceError, PlacedRecords, RangeGoneError
 from rocketq.client.core.subscriptions import tags_of
 from rocketq.columns import COLUMN_TYPES, BatchBuilder, arrow_schema

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from rocketq.client.blocking import BlockingClient
-from rocketq.client.blocking.sender_ends import HalfHandle, TransactionEnds
+from rocketq.client.blocking.sender import HalfHandle, TransactionEnds
 from rocketq.errors import RemotingError
 from rocketq.protocol.failures import TopicNotFound
 from rocketq.spark.errors import OptionError, SparkError, plainly

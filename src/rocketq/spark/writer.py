@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rocketq.client.blocking import BlockingClient
 from rocketq.client.blocking.sender import Parcel, ParcelSender, SendSettings
-from rocketq.client.core.send_results import Accepted
+from rocketq.client.core.send_flow import Accepted
 from rocketq.errors import RocketQError
 from rocketq.kernel.batch_encode import BatchEncoder
 from rocketq.model import SysFlag

@@ -7,7 +7,7 @@ import socket
 import time
 import zlib
 
-from rocketq.client.core.unique_ids import month_start_ms
+from rocketq.client.core.messages import month_start_ms
 
 
 class IdSource:

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from rocketq.broker import Broker, BrokerConfig
-from rocketq.client import Message, PushConfig
-from rocketq.client.aio import AsyncProducer, AsyncPushConsumer
+from rocketq.client import AsyncProducer, AsyncPushConsumer, Message, PushConfig
 from rocketq.errors import ConfigError, StoreError
 from rocketq.nameserver import NameServer, NameServerConfig
 from rocketq.protocol.bodies.replication import ReplicationState

@@ -28,7 +28,7 @@ from rocketq.client import (
     StoredMessage,
     SubscriptionInvalidError,
 )
-from rocketq.client.aio.send_backs import SendBacks
+from rocketq.client.consume import SendBacks
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.running import ConsumeDirectlyResult
 from rocketq.protocol.flags import ConsumeResult as DirectResult

@@ -34,9 +34,7 @@ from rocketq.client import (
     TransactionListener,
     TransactionState,
 )
-from rocketq.client.aio.queue_positions import QueuePositions
-from rocketq.client.core.java_hash import hash_index
-from rocketq.client.core.routes import subscribe_queues
+from rocketq.client.core.routes import hash_index, subscribe_queues
 from rocketq.client.core.trace_records import (
     EndTransactionRecord,
     PubRecord,
@@ -45,6 +43,7 @@ from rocketq.client.core.trace_records import (
     TraceRecord,
     decode_trace,
 )
+from rocketq.client.offsets import QueuePositions
 from rocketq.errors import RocketQError
 from rocketq.model import SysFlag
 from rocketq.protocol.codes import ResponseCode

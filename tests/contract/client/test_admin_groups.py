@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from rocketq.client import AsyncAdmin, GroupOnlineError, NotFoundError, ResetTo, SessionConfig
-from rocketq.client.aio.admin_offsets import _refuse_unheard
+from rocketq.client.admin.offsets import _refuse_unheard
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.offsets import ResetOffsets
 from rocketq.protocol.bodies.queues import MessageQueue

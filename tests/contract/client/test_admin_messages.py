@@ -21,7 +21,7 @@ from rocketq.client import (
     SessionConfig,
     StoredMessage,
 )
-from rocketq.client.aio.follower import Follower
+from rocketq.client.follow import Follower
 from rocketq.model import SysFlag
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.failures import InternalFailure, TopicNotFound

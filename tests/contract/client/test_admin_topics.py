@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketq.client import AsyncAdmin, NotFoundError
-from rocketq.client.core.topic_kinds import TopicKind
+from rocketq.client.admin.topics import TopicKind
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.topics import TopicConfigTable
 from rocketq.protocol.codes import RequestCode

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from rocketq.client.blocking import link as links
-from rocketq.client.blocking.link import BodyTaker, Link, ReadInto
+from rocketq.client.blocking import client as links
+from rocketq.client.blocking.client import BodyTaker, Link, ReadInto
 from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command

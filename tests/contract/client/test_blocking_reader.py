@@ -10,7 +10,7 @@ import pytest
 
 from rocketq.client import Admin, Message, Producer
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
-from rocketq.client.blocking.link import ReadInto
+from rocketq.client.blocking.client import ReadInto
 from rocketq.client.blocking.queue_reader import NotInPlaceError, PlacedRecords, RangeGoneError
 from rocketq.errors import UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -203,5 +203,5 @@ def test_a_connection_that_nobody_used_for_long_is_not_used_again(
     with BlockingClient(rocketq_cluster.name_server_addr) as client:
         first = client.link(rocketq_cluster.broker_addr)
         assert client.link(rocketq_cluster.broker_addr) is first
-        monkeypatch.setattr("rocketq.client.blocking.link.IDLE_S_MAX", -1.0)
+        monkeypatch.setattr("rocketq.client.blocking.client.IDLE_S_MAX", -1.0)
         assert client.link(rocketq_cluster.broker_addr) is not first

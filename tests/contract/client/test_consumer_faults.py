@@ -25,8 +25,8 @@ from rocketq.client import (
     Session,
     SessionConfig,
     StoredMessage,
+    fetcher,
 )
-from rocketq.client.aio import group_pulls
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.testing.embedded import EmbeddedCluster
@@ -344,7 +344,7 @@ async def test_answers_that_are_garbage_are_asked_for_again(
 ) -> None:
     """Goal: a pulled body that is cut short costs a moment, not the queue: nothing is skipped."""
     addr, listener, chance, cut = cluster.name_server_addr, Remembers(), random.Random(3), 0
-    whole = group_pulls.pulled_messages
+    whole = fetcher.pulled_messages
 
     def damaged(body: bytes, *given: object) -> tuple[StoredMessage, ...]:
         nonlocal cut
@@ -353,7 +353,7 @@ async def test_answers_that_are_garbage_are_asked_for_again(
             body = body[: chance.randrange(1, len(body))] if cut % 2 else chance.randbytes(len(body))
         return whole(body, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(group_pulls, "pulled_messages", damaged)
+    monkeypatch.setattr(fetcher, "pulled_messages", damaged)
     await fill(addr, topic, 60)
     async with AsyncPushConsumer(group, listener, name_servers=addr, config=QUICK) as consumer:
         consumer.subscribe(topic)

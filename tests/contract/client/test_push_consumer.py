@@ -31,8 +31,8 @@ from rocketq.client import (
     SessionConfig,
     StoredMessage,
 )
-from rocketq.client.aio.queue_locks import QueueLocks
 from rocketq.client.core.process_queue import OrderlyQueue
+from rocketq.client.push_queues import QueueLocks
 from rocketq.errors import ConfigError
 from rocketq.testing.embedded import EmbeddedCluster
 

@@ -17,8 +17,8 @@ from rocketq.client import (
     Session,
     SessionConfig,
 )
-from rocketq.client.aio.scatter import outcomes
-from rocketq.client.name_server_addrs import parse_name_servers
+from rocketq.client.fan_out import outcomes
+from rocketq.client.name_servers import parse_name_servers
 from rocketq.errors import ConfigError, RemotingError, RequestTimeoutError, UnreachableError
 from rocketq.protocol.acl import Credentials, is_signed
 from rocketq.protocol.command import Command

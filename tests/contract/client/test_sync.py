@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rocketq.client import Admin, AsyncAdmin, ClientClosedError, ResetTo
-from rocketq.client.core.topic_kinds import TopicKind
+from rocketq.client.admin.topics import TopicKind
 from rocketq.errors import ConfigError, UnreachableError
 from rocketq.protocol.failures import TopicNotFound
 from rocketq.testing.embedded import EmbeddedCluster

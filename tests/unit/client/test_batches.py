@@ -18,7 +18,7 @@ from rocketq.client.core.batches import (
     split,
 )
 from rocketq.client.core.messages import Message, check_and_encode
-from rocketq.client.core.send_results import SendStatus, accepted, batch_results, send_result
+from rocketq.client.core.send_flow import SendStatus, accepted, batch_results, send_result
 from rocketq.client.errors import MessageInvalidError
 from rocketq.errors import ConfigError, RemoteProtocolError
 from rocketq.protocol.bodies.queues import MessageQueue

@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
-from rocketq.client.aio.consume_service import ConcurrentService, ServicePorts
-from rocketq.client.aio.listener_calls import Calling, TaskCalls
-from rocketq.client.aio.send_backs import SendBacks
-from rocketq.client.core.client_figures import ClientFigures
+from rocketq.client.consume import ConcurrentService, SendBacks, ServicePorts
+from rocketq.client.core.config import PushConfig
 from rocketq.client.core.consume_results import ConsumeContext
-from rocketq.client.core.consumer_config import PushConfig
-from rocketq.client.core.offset_table import OffsetTable
+from rocketq.client.core.consumer_stats import ClientFigures
+from rocketq.client.core.offsets import OffsetTable
 from rocketq.client.core.process_queue import ProcessQueue
 from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.client.listener import Calling, TaskCalls
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.runtime.clock import ManualClock
 

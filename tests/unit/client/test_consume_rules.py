@@ -7,21 +7,22 @@ from typing import Any
 
 import pytest
 
-from rocketq.client.aio.listener_calls import takes_two
-from rocketq.client.core.consume_results import ConsumeOutcome, ConsumeResult, judge
-from rocketq.client.core.consume_retry import (
+from rocketq.client.core.config import PullConfig, PushConfig
+from rocketq.client.core.consume_results import (
+    ConsumeOutcome,
+    ConsumeResult,
     dead_copy,
+    judge,
     may_be_retried,
     retry_copy,
     retry_level,
     send_back_request,
     suspend_ms,
 )
-from rocketq.client.core.consumer_config import PullConfig, PushConfig
-from rocketq.client.core.offset_start import StartRule, start_rule
-from rocketq.client.core.offset_table import OffsetTable, decode_offset_file, encode_offset_file
-from rocketq.client.core.rebalance_plan import plan_topic, unsubscribed
+from rocketq.client.core.offsets import OffsetTable, StartRule, decode_offset_file, encode_offset_file, start_rule
 from rocketq.client.core.stored_messages import delivered, message_of
+from rocketq.client.listener import takes_two
+from rocketq.client.rebalance import plan_topic, unsubscribed
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.model import SysFlag
 from rocketq.protocol.bodies.queues import MessageQueue

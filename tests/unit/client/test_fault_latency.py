@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.client.core.fault_latency import FaultLatency, FaultLatencyConfig
-from rocketq.client.core.queue_choice import RoundRobin
+from rocketq.client.core.routes import FaultLatency, FaultLatencyConfig, RoundRobin
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import MessageQueue
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from rocketq.client.aio.in_flight import InFlight
 from rocketq.client.errors import ClientClosedError, TooManySendsError
+from rocketq.client.producer_pipeline import InFlight
 
 HANG_MS = 60_000
 

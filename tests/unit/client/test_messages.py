@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
-from rocketq.client.core.messages import BODY_BYTES_MAX, Message, copy_of, prepare
+from rocketq.client.core.messages import (
+    BODY_BYTES_MAX,
+    Message,
+    UniqueIds,
+    born_ms_of,
+    copy_of,
+    month_start_ms,
+    prepare,
+)
 from rocketq.client.core.stored_messages import stored_message
 from rocketq.client.core.subscriptions import is_wanted, tags_of
-from rocketq.client.core.unique_ids import UniqueIds, born_ms_of, month_start_ms
 from rocketq.client.errors import MessageInvalidError
 from rocketq.model import Host, Record, SysFlag
 from rocketq.protocol.compression import decompress

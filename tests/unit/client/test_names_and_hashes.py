@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.client.core.java_hash import hash_index, java_hash
 from rocketq.client.core.namespaces import Namespace, namespace_in
+from rocketq.client.core.routes import hash_index, java_hash
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import MessageQueue
 

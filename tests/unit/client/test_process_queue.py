@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from rocketq.client.core.config import HoldReason, PullWindow
 from rocketq.client.core.process_queue import LOCK_LIFE_MS, OrderlyQueue, ProcessQueue
-from rocketq.client.core.pull_window import HoldReason, PullWindow
 from rocketq.client.core.stored_messages import delivered
 from rocketq.protocol.bodies.queues import MessageQueue
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.client.core.progress import GroupStatus, QueueLag, merge_connections, queue_lags
-from rocketq.client.core.resets import OffsetChange, QueueBounds, ResetTo, target_of
+from rocketq.client.admin.groups import GroupStatus, QueueLag, merge_connections, queue_lags
+from rocketq.client.core.offsets import OffsetChange, QueueBounds, ResetTo, target_of
 from rocketq.protocol.bodies.connections import Connection, ConsumerConnections
 from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue

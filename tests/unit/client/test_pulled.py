@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketq.client.core.client_figures import ClientFigures
+from rocketq.client.core.consumer_stats import ClientFigures
 from rocketq.client.core.namespaces import Namespace
-from rocketq.client.core.pull_frames import PullTemplate
-from rocketq.client.core.pulled_messages import pulled_messages
-from rocketq.client.core.pulled_queue import PulledQueue
-from rocketq.client.core.stored_messages import stored_message
-from rocketq.client.core.subscription_table import SubscriptionInvalidError, SubscriptionTable, make_subscription
+from rocketq.client.core.process_queue import PulledQueue
+from rocketq.client.core.requests import PullTemplate
+from rocketq.client.core.stored_messages import pulled_messages, stored_message
+from rocketq.client.core.subscriptions import SubscriptionInvalidError, SubscriptionTable, make_subscription
 from rocketq.errors import RemoteProtocolError
 from rocketq.model import Host, Record
 from rocketq.protocol.bodies.heartbeat import Subscription

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rocketq.client.core.read_ahead import ReadAhead
+from rocketq.client.blocking.queue_reader import ReadAhead
 
 
 def serve(ahead: ReadAhead, chance: random.Random, count_max: int, sizes: int = 10) -> list[int]:

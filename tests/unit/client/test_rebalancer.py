@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 
-from rocketq.client.aio import offset_store
-from rocketq.client.aio.group_pulls import GroupPulls
-from rocketq.client.aio.offset_keeper import OffsetKeeper
-from rocketq.client.aio.offset_store import FileOffsets, OffsetFileError
-from rocketq.client.aio.rebalancer import Rebalancer
+from rocketq.client import offsets as offset_store
 from rocketq.client.core.allocation import Averagely
 from rocketq.client.core.namespaces import Namespace
-from rocketq.client.core.rebalance_plan import RebalancePlan
-from rocketq.client.core.subscription_table import SubscriptionTable, make_subscription
+from rocketq.client.core.subscriptions import SubscriptionTable, make_subscription
+from rocketq.client.fetcher import GroupPulls
+from rocketq.client.offsets import FileOffsets, OffsetFileError, OffsetKeeper
+from rocketq.client.rebalance import RebalancePlan, Rebalancer
 from rocketq.errors import ConnectionClosedError
 from rocketq.protocol.bodies.assignment import Assignment, AssignmentAnswer
 from rocketq.protocol.bodies.connections import ConsumerList

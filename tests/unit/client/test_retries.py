@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.client.core.retries import RetryPolicy, client_code, failure
-from rocketq.client.core.send_results import SendStatus
+from rocketq.client.core.send_flow import RetryPolicy, SendStatus, client_code, failure
 from rocketq.client.errors import MessageInvalidError, NoQueueError, SendFailedError, SendTimeoutError
 from rocketq.errors import (
     ConnectionClosedError,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketq.client.core.messages import Outgoing
-from rocketq.client.core.send_frames import SendTemplate
+from rocketq.client.core.requests import SendTemplate
 from rocketq.errors import LocalProtocolError
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.frame import encode_command

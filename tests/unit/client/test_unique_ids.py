@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from rocketq.client.core.unique_ids import UniqueIds, born_ms_of
+from rocketq.client.core.messages import UniqueIds, born_ms_of
 
 
 def at(*parts: int) -> int:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 
-from rocketq.client.blocking.link import BodyTaker
+from rocketq.client.blocking.client import BodyTaker
 from rocketq.client.errors import NoQueueError
 from rocketq.errors import ConnectionClosedError
 from rocketq.model import Host, Record

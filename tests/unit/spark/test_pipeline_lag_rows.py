@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.client.core.progress import GroupStatus, QueueLag
+from rocketq.client.admin.groups import GroupStatus, QueueLag
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.spark.offsets import QueueKey
 from rocketq.spark.pipelines.lag_rows import GroupLag, drain_s, group_lags, query_rows, rows_of

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed (it comes with rocketq[spark])")
 
-from rocketq.client.blocking.sender_ends import HalfHandle
+from rocketq.client.blocking.sender import HalfHandle
 from rocketq.errors import RocketQError
 from rocketq.protocol.flags import TransactionState
 from rocketq.spark.errors import SparkError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from rocketq.client.core.java_hash import hash_index
+from rocketq.client.core.routes import hash_index
 from rocketq.kernel.batch_encode import BatchEncoder
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.messages import decode_batch

@@ -18,10 +18,10 @@ from rocketq.cli.load.figures import Figures
 from rocketq.cli.load.processes import cpu_seconds, listeners
 from rocketq.cli.load.requests import GROUP, QueueStretch, SendShape, pull_requests, send_requests
 from rocketq.cli.numbers import FiniteRange
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.queue_positions import QueuePositions
+from rocketq.client.admin import AsyncAdmin
 from rocketq.client.core.routes import master_addr, publish_queues, subscribe_queues
 from rocketq.client.errors import NotFoundError
+from rocketq.client.offsets import QueuePositions
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.failures import TopicNotFound

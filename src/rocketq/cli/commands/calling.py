@@ -14,10 +14,10 @@ import click
 
 from rocketq.cli.examples import example as example  # noqa: PLC0414 - every verb takes it from here
 from rocketq.cli.numbers import FiniteRange
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.session import SessionConfig
+from rocketq.client.admin import AsyncAdmin
 from rocketq.client.errors import NotFoundError, PartlyFailedError, SendFailedError
-from rocketq.client.name_server_addrs import parse_name_servers
+from rocketq.client.name_servers import parse_name_servers
+from rocketq.client.session import SessionConfig
 from rocketq.errors import ConfigError, RemotingError, RocketQError, UnreachableError
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.failures import GroupNotFound, NotFound, TopicNotFound

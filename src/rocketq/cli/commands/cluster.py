@@ -8,8 +8,8 @@ import click
 
 from rocketq.cli.commands.calling import Caller, calls_cluster, example
 from rocketq.cli.commands.tables import NONE, table
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.scatter import outcomes
+from rocketq.client.admin import AsyncAdmin
+from rocketq.client.fan_out import outcomes
 
 _FIGURES = {"version": "brokerVersionDesc", "put_tps": "putTps", "get_tps": "getTransferedTps"}
 

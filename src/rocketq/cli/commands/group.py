@@ -12,8 +12,8 @@ from rocketq.cli.commands.group_views import changes_json, changes_text, status_
 from rocketq.cli.commands.queues import parse_queue
 from rocketq.cli.commands.tables import table
 from rocketq.cli.commands.times import moment
-from rocketq.client.aio.admin_groups import GroupChanges
-from rocketq.client.core.resets import ResetTo
+from rocketq.client.admin.groups import GroupChanges
+from rocketq.client.core.offsets import ResetTo
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.names import is_system_group
 

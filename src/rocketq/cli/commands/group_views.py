@@ -7,9 +7,9 @@ from typing import Any
 
 from rocketq.cli.commands.queues import queue_json
 from rocketq.cli.commands.tables import NONE, UNKNOWN, pairs, table, time_text
-from rocketq.client.aio.admin_offsets import QueueOffset
-from rocketq.client.core.progress import GroupStatus
-from rocketq.client.core.resets import OffsetChange
+from rocketq.client.admin.groups import GroupStatus
+from rocketq.client.admin.offsets import QueueOffset
+from rocketq.client.core.offsets import OffsetChange
 from rocketq.protocol.versions import version_name
 
 

@@ -9,8 +9,8 @@ import click
 from rocketq.cli.commands.calling import NOT_FOUND, Caller, calls_cluster, example
 from rocketq.cli.commands.message_views import message_json, message_line, message_text, sent_json, sent_text
 from rocketq.cli.commands.times import moment
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.admin_messages import ALWAYS_MS
+from rocketq.client.admin import AsyncAdmin
+from rocketq.client.admin.messages import ALWAYS_MS
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import ALL
 

@@ -6,7 +6,7 @@ import base64
 from typing import Any, Final
 
 from rocketq.cli.commands.tables import NONE, pairs, time_text
-from rocketq.client.core.send_results import SendResult
+from rocketq.client.core.send_flow import SendResult
 from rocketq.client.core.stored_messages import StoredMessage
 
 _LINE_CHARS_MAX: Final = 200

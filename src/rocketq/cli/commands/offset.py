@@ -7,8 +7,8 @@ import click
 from rocketq.cli.commands.calling import Caller, calls_cluster, example
 from rocketq.cli.commands.group_views import offsets_json, offsets_text
 from rocketq.cli.commands.queues import parse_queue
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.admin_offsets import QueueOffset
+from rocketq.client.admin import AsyncAdmin
+from rocketq.client.admin.offsets import QueueOffset
 from rocketq.client.core.routes import subscribe_queues
 from rocketq.client.errors import NotFoundError
 

@@ -13,8 +13,8 @@ from rocketq.cli.commands.calling import Caller, example, to_json
 from rocketq.cli.commands.pipeline_calling import Pipeline, report_option, runs_pipeline, write_report
 from rocketq.cli.commands.tables import NONE, table, time_text
 from rocketq.cli.numbers import FiniteRange
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.core.progress import GroupStatus
+from rocketq.client.admin import AsyncAdmin
+from rocketq.client.admin.groups import GroupStatus
 from rocketq.protocol.names import is_system_group
 
 if TYPE_CHECKING:

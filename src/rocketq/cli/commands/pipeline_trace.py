@@ -12,7 +12,7 @@ from rocketq.cli.commands.calling import example
 from rocketq.cli.commands.pipeline_calling import Pipeline, out_option, report_option, runs_pipeline, write_report
 from rocketq.cli.commands.pipeline_views import as_dicts, row_json, rows_text
 from rocketq.cli.commands.times import moment
-from rocketq.client.aio.admin import AsyncAdmin
+from rocketq.client.admin import AsyncAdmin
 from rocketq.client.errors import NotFoundError
 from rocketq.protocol.failures import TopicNotFound
 from rocketq.protocol.names import TRACE_TOPIC

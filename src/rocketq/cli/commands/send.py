@@ -11,10 +11,10 @@ import click
 from rocketq.cli.commands.calling import NOT_FOUND, Caller, calls_cluster, example, to_json
 from rocketq.cli.commands.message_views import sent_json, sent_text
 from rocketq.cli.commands.queues import parse_queue
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.sender import Sender
+from rocketq.client.admin import AsyncAdmin
 from rocketq.client.core.messages import Message
 from rocketq.client.errors import NoQueueError
+from rocketq.client.send import Sender
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.names import topic_fault

@@ -13,11 +13,11 @@ from rocketq.cli.commands.calling import Caller, calls_cluster, example, to_json
 from rocketq.cli.commands.message_views import message_json, message_line
 from rocketq.cli.commands.times import moment
 from rocketq.cli.numbers import FiniteRange
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.follower import Follower
-from rocketq.client.core.resets import ResetTo
+from rocketq.client.admin import AsyncAdmin
+from rocketq.client.core.offsets import ResetTo
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import ALL
+from rocketq.client.follow import Follower
 
 
 @click.command(

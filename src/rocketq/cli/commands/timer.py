@@ -8,7 +8,7 @@ import click
 
 from rocketq.cli.commands.calling import Caller, calls_cluster, example
 from rocketq.cli.commands.tables import table, time_text
-from rocketq.client.core.timers import WaitingTimer
+from rocketq.client.admin.pending import WaitingTimer
 
 
 @click.group()

@@ -8,9 +8,8 @@ import click
 
 from rocketq.cli.commands.calling import Caller, calls_cluster, example
 from rocketq.cli.commands.tables import NONE, table, time_text
-from rocketq.client.aio.admin import AsyncAdmin
-from rocketq.client.aio.admin_topics import QUEUES
-from rocketq.client.core.topic_kinds import TopicKind
+from rocketq.client.admin import AsyncAdmin
+from rocketq.client.admin.topics import QUEUES, TopicKind
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.bodies.topics import TopicStats
 from rocketq.protocol.flags import Perm

@@ -6,7 +6,7 @@ import click
 
 from rocketq.cli.commands.calling import Caller, calls_cluster, example
 from rocketq.cli.commands.tables import table, time_text
-from rocketq.client.core.open_halves import OpenHalf
+from rocketq.client.admin.pending import OpenHalf
 
 
 @click.group()

@@ -1,7 +1,6 @@
-"""The smallest client there is: plain sockets, no event loop. For processes that do one thing, as Spark's tasks do."""
+"""A client without an event loop, on plain sockets: for processes that do one thing, such as Spark tasks."""
 
-from rocketq.client.blocking.client import BlockingClient
-from rocketq.client.blocking.link import Link
+from rocketq.client.blocking.client import BlockingClient, Link
 from rocketq.client.blocking.queue_reader import QueueReader, ReadOptions
 
 __all__ = ["BlockingClient", "Link", "QueueReader", "ReadOptions"]

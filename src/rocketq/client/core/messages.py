@@ -1,17 +1,64 @@
-"""Messages to send: what they are, what is wrong with them, and what a request carries of them."""
+"""Messages to send: fields, checks, unique ids, and encoding for a request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
 from rocketq.client.core.stored_messages import StoredMessage
-from rocketq.client.errors import MessageInvalidError
-from rocketq.errors import LocalProtocolError
+from rocketq.client.errors import MessageInvalidError, RecallHandleError
+from rocketq.errors import LocalProtocolError, RemoteProtocolError
 from rocketq.protocol.compression import Compression, compress
 from rocketq.protocol.names import DLQ_PREFIX, NOT_FOR_CLIENTS, RETRY_PREFIX, Property, topic_fault
 from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, encode_properties
+from rocketq.protocol.recall_handles import RecallHandle
+
+_IPV6_CHARS: Final = 56
+_IPV4_CHARS: Final = 32
+
+
+class UniqueIds:
+    """Ids of one process. Two of one millisecond differ in the counter."""
+
+    def __init__(self, ip: bytes, process_id: int, salt: int) -> None:
+        head = ip + (process_id & 0xFFFF).to_bytes(2, "big") + (salt & 0xFFFFFFFF).to_bytes(4, "big")
+        self._head = head.hex().upper()
+        self._count = 0
+        self._month_ms = self._month_end_ms = 0
+
+    def next(self, now_ms: int) -> str:
+        if not self._month_ms <= now_ms < self._month_end_ms:
+            self._month_ms = month_start_ms(now_ms)
+            self._month_end_ms = _next_month_ms(self._month_ms)
+        count = self._count
+        self._count = (count + 1) & 0xFFFF
+        return f"{self._head}{(now_ms - self._month_ms) & 0xFFFFFFFF:08X}{count:04X}"
+
+
+def born_ms_of(unique_key: str, now_ms: int) -> int | None:
+    """About when an id was made, in this month or the last; None when it is no such id."""
+    if len(unique_key) not in (_IPV4_CHARS, _IPV6_CHARS):
+        return None
+    try:
+        span_ms = int(unique_key[-12:-4], 16)
+    except ValueError:
+        return None
+    start_ms = month_start_ms(now_ms)
+    return start_ms + span_ms if start_ms + span_ms <= now_ms else month_start_ms(start_ms - 1) + span_ms
+
+
+def month_start_ms(now_ms: int) -> int:
+    """Midnight of the month's first day, local time."""
+    first = datetime.fromtimestamp(now_ms / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return round(first.timestamp() * 1000)
+
+
+def _next_month_ms(month_ms: int) -> int:
+    inside_next = datetime.fromtimestamp(month_ms / 1000) + timedelta(days=32)
+    return month_start_ms(round(inside_next.timestamp() * 1000))
+
 
 BODY_BYTES_MAX: Final = 4 << 20
 COMPRESS_FROM_BYTES: Final = 4096
@@ -333,3 +380,19 @@ def _first_topic(message: StoredMessage) -> str:
         return message.topic
     first = message.properties.get(Property.DLQ_ORIGIN_TOPIC) or message.properties.get(Property.RETRY_TOPIC)
     return first or message.topic
+
+
+def recall_place(handle: object) -> RecallHandle:
+    """Where the message of a handle waits; RecallHandleError when it is none."""
+    if handle is None:
+        raise RecallHandleError("the message has no recall handle: only one with a timer has, not of every broker")
+    if not isinstance(handle, str):
+        raise RecallHandleError(f"a recall handle is a text, not {type(handle).__name__}")
+    try:
+        return RecallHandle.decode(handle)
+    except RemoteProtocolError as error:
+        raise RecallHandleError(str(error)) from None
+
+
+def half_properties(group: str) -> dict[str, str]:
+    return {Property.TRANSACTION_PREPARED: "true", Property.PRODUCER_GROUP: group}

@@ -1,12 +1,5 @@
-"""The same names without await, for scripts, threads and notebooks."""
+"""The same clients without await, for scripts, threads and notebooks."""
 
-from rocketq.client.sync.admin import Admin
-from rocketq.client.sync.consumers import PullConsumer, PushConsumer
-from rocketq.client.sync.producer import Producer
+from rocketq.client.sync.clients import Admin, Producer, PullConsumer, PushConsumer
 
-__all__ = [
-    "Admin",
-    "Producer",
-    "PullConsumer",
-    "PushConsumer",
-]
+__all__ = ["Admin", "Producer", "PullConsumer", "PushConsumer"]

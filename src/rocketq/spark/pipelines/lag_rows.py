@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from rocketq.client.core.progress import GroupStatus
+from rocketq.client.admin.groups import GroupStatus
 from rocketq.spark.offsets import Offsets, QueueKey
 
 QUERY_LAG_SCHEMA: Final = (

@@ -1,0 +1,117 @@
+"""Brokers and clusters, for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketq.client.core.routes import MASTER_ID
+from rocketq.client.errors import NotFoundError
+from rocketq.client.session import Session
+from rocketq.errors import ConfigError
+from rocketq.protocol.bodies.connections import Producer, ProducerTable
+from rocketq.protocol.bodies.queues import KeyValues
+from rocketq.protocol.bodies.routes import ClusterTable
+from rocketq.protocol.bodies.stats import BrokerStats
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.config_text import decode_config, format_config
+from rocketq.protocol.headers.admin import StatsRequest
+from rocketq.remoting.address import split_addr
+
+
+class BrokerDirectory:
+    """Brokers by name or address, as they are registered now."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def masters(self, cluster: str | None = None, broker: str | None = None) -> dict[str, str]:
+        """Addresses by name: of all masters, those of a cluster, or one broker alone; NotFoundError for none."""
+        if broker is not None:
+            return dict([await self._one(broker)])
+        table = await self._session.cluster()
+        if cluster is not None and cluster not in table.clusters:
+            raise NotFoundError("cluster", cluster)
+        names = table.clusters[cluster] if cluster is not None else table.brokers
+        found = {name: table.brokers[name].addrs for name in names if name in table.brokers}
+        masters = {name: addrs[MASTER_ID] for name, addrs in sorted(found.items()) if MASTER_ID in addrs}
+        if not masters:
+            raise NotFoundError("broker", "with id 0", "no master is registered")
+        return masters
+
+    async def addr(self, broker: str) -> str:
+        """Of a broker given by name or address."""
+        return (await self._one(broker))[1]
+
+    async def name_of(self, addr: str) -> str | None:
+        """Whose address it is; None when nobody has registered it."""
+        table = await self._session.cluster()
+        return next((name for name, data in table.brokers.items() if addr in data.addrs.values()), None)
+
+    async def _one(self, broker: str) -> tuple[str, str]:
+        if _is_addr(broker):
+            return broker, broker
+        table = await self._session.cluster()
+        addrs = table.brokers[broker].addrs if broker in table.brokers else {}
+        if not addrs:
+            raise NotFoundError("broker", broker)
+        return broker, addrs.get(MASTER_ID) or addrs[min(addrs)]
+
+
+def _is_addr(text: str) -> bool:
+    try:
+        split_addr(text)
+    except ConfigError:
+        return False
+    return True
+
+
+class AsyncBrokers:
+    """A broker is given by its name, which means its master, or by its address."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._directory = BrokerDirectory(session)
+
+    async def cluster(self) -> ClusterTable:
+        """All brokers that are registered now."""
+        return await self._session.cluster()
+
+    async def addr(self, broker: str) -> str:
+        return await self._directory.addr(broker)
+
+    async def status(self, broker: str) -> dict[str, str]:
+        """Figures of a running broker under the names all RocketMQ tools use."""
+        addr = await self._directory.addr(broker)
+        answer = await self._session.call(addr, None, code=RequestCode.GET_BROKER_RUNTIME_INFO)
+        return dict(sorted(KeyValues.decode(answer.body).table.items()))
+
+    async def stats(self, broker: str, name: str, key: str) -> BrokerStats:
+        """Counts and rates of one statistic, such as TOPIC_PUT_NUMS of a topic."""
+        addr = await self._directory.addr(broker)
+        return BrokerStats.decode((await self._session.call(addr, StatsRequest(name=name, key=key))).body)
+
+    async def config(self, broker: str) -> dict[str, str]:
+        """Every setting that is in effect."""
+        addr = await self._directory.addr(broker)
+        answer = await self._session.call(addr, None, code=RequestCode.GET_BROKER_CONFIG)
+        return dict(sorted(decode_config(answer.body).items()))
+
+    async def set_config(self, broker: str, changes: Mapping[str, str]) -> dict[str, str]:
+        """Change settings while the broker runs; what they are then. A setting it does not have is NotFoundError."""
+        if bad := [key for key, value in changes.items() if not key or "\n" in key + value]:
+            raise ConfigError(f"no setting: {bad[0]!r}")
+        known = await self.config(broker)
+        for key in changes:
+            if key not in known:
+                raise NotFoundError("setting", key, f"{broker} has none of that name")
+        addr = await self._directory.addr(broker)
+        body = format_config(changes).encode()
+        await self._session.call(addr, None, code=RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        after = await self.config(broker)
+        return {key: after[key] for key in changes if key in after}
+
+    async def producers(self, broker: str) -> dict[str, tuple[Producer, ...]]:
+        """Connected producers by group."""
+        addr = await self._directory.addr(broker)
+        answer = await self._session.call(addr, None, code=RequestCode.GET_ALL_PRODUCER_INFO)
+        return dict(sorted(ProducerTable.decode(answer.body).groups.items()))

@@ -1,0 +1,452 @@
+"""Consume services: pulled messages become listener calls, finished calls become offsets or retries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rocketq.client.core.config import PushConfig
+from rocketq.client.core.consume_results import (
+    TIMEOUT_LEVEL,
+    ConsumeContext,
+    ConsumeResult,
+    RetryCopy,
+    Verdict,
+    dead_copy,
+    may_be_retried,
+    retry_copy,
+    send_back_request,
+    suspend_ms,
+)
+from rocketq.client.core.consumer_stats import ClientFigures
+from rocketq.client.core.namespaces import Namespace
+from rocketq.client.core.offsets import OffsetTable
+from rocketq.client.core.process_queue import OrderlyQueue, ProcessQueue
+from rocketq.client.core.routes import broker_addr, master_addr, publish_queues
+from rocketq.client.core.stored_messages import StoredMessage, delivered
+from rocketq.client.errors import NoQueueError
+from rocketq.client.listener import Call, Calling, make_calls
+from rocketq.client.session import Session
+from rocketq.errors import RocketQError
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.flags import MessageModel
+from rocketq.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+SEND_BACK_TIMEOUT_MS: Final = 5_000
+SEND_TIMEOUT_MS: Final = 3_000
+INNER_GROUP: Final = "CLIENT_INNER_PRODUCER"
+_STORED: Final = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+)
+
+
+class SendBacks:
+    """As a member of `group`, a name with its namespace."""
+
+    def __init__(self, session: Session, group: str, namespace: Namespace, max_reconsume_times: int) -> None:
+        self._session = session
+        self._group = group
+        self._namespace = namespace
+        self._limit = max_reconsume_times
+        self._turn = 0
+
+    async def later(self, message: StoredMessage, delay_level: int) -> bool:
+        """To be delivered again after a delay, or dead beyond the limit. False when no broker took it."""
+        try:
+            await self._send_back(message, delay_level)
+        except RocketQError as error:
+            log.info("group %s: %s was not taken back, it is sent anew: %s", self._group, message.message_id, error)
+            topic = self._namespace.topic(message.topic)
+            return await self._resend(message, retry_copy(message, self._group, delay_level, self._limit, topic))
+        return True
+
+    async def dead(self, message: StoredMessage) -> bool:
+        """In order, beyond the limit: to the dead letters. False when no broker took it."""
+        topic = self._namespace.topic(message.topic)
+        return await self._resend(message, dead_copy(message, self._group, self._limit, topic))
+
+    async def _send_back(self, message: StoredMessage, delay_level: int) -> None:
+        topic = self._namespace.topic(message.topic)
+        request = send_back_request(message, self._group, delay_level, self._limit, topic)
+        await self._session.call(await self._store_addr(message), request, timeout_ms=SEND_BACK_TIMEOUT_MS)
+
+    async def _store_addr(self, message: StoredMessage) -> str:
+        """Of the broker that stored it: by name, or where it was when that name is not there."""
+        try:
+            route = await self._session.routes.get(self._namespace.topic(message.queue.topic))
+            addr = broker_addr(route, message.queue.broker_name)
+        except RocketQError:
+            addr = None
+        return addr or str(message.store_host)
+
+    async def _resend(self, message: StoredMessage, copy: RetryCopy) -> bool:
+        try:
+            route = await self._session.routes.get(copy.topic)
+            queues = publish_queues(copy.topic, route)
+            if not queues:
+                raise NoQueueError(copy.topic, "no queue of it can be written at present")
+            queue = self._choose(queues)
+            request = copy.request(queue.queue_id, queue.broker_name, INNER_GROUP, self._session.clock.now_ms())
+            await self._session.call(
+                master_addr(route, queue),
+                request,
+                code=RequestCode.SEND_MESSAGE_V2,
+                body=copy.body,
+                timeout_ms=SEND_TIMEOUT_MS,
+                accept=_STORED,
+            )
+        except RocketQError as error:
+            log.warning("group %s: %s could not be sent back: %s", self._group, message.message_id, error)
+            return False
+        return True
+
+    def _choose(self, queues: tuple[MessageQueue, ...]) -> MessageQueue:
+        self._turn += 1
+        return queues[self._turn % len(queues)]
+
+
+OVERDUE_AT_ONCE_MAX = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePorts:
+    """What a consume service needs of its consumer."""
+
+    group: str
+    config: PushConfig
+    clock: Clock
+    calling: Calling
+    send_backs: SendBacks
+    offsets: OffsetTable
+    figures: ClientFigures
+    freed: Callable[[ProcessQueue], None]
+    """Told when less is held of a queue than before."""
+
+
+class Heap:
+    """Calls of one queue that went well and are not settled yet."""
+
+    __slots__ = ("calls", "elapsed_ms", "messages", "now_ms")
+
+    def __init__(self) -> None:
+        self.messages: list[StoredMessage] = []
+        self.calls = self.elapsed_ms = self.now_ms = 0
+
+
+class ConcurrentService:
+    """Belongs to the event loop; only the listener may run elsewhere.
+
+    What went well is settled in heaps, once per turn of the loop: offsets, figures and room for pulls need no more.
+    """
+
+    def __init__(self, ports: ServicePorts) -> None:
+        self._ports = ports
+        self._config = ports.config
+        self._calls = make_calls(ports.calling, self._done, workers=ports.config.workers, on_loop=ports.config.on_loop)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._heaps: dict[ProcessQueue, Heap] = {}
+        self._stopping = False
+
+    def submit(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
+        """Cut into calls; every message is held already."""
+        size, group = self._config.batch_max, self._ports.group
+        shown = messages[0].queue if messages else held.queue
+        calls = [
+            Call(held, messages[at : at + size], ConsumeContext(group, shown)) for at in range(0, len(messages), size)
+        ]
+        held.calls += len(calls)
+        self._calls.submit(calls)
+
+    async def stop(self, wait_ms: int) -> bool:
+        """True when every listener came to its end in time."""
+        self._stopping = True
+        finished = await self._calls.stop(wait_ms)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=max(0.001, wait_ms / 1000))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.settle()
+        return finished
+
+    async def send_back_overdue(self, queues: Sequence[ProcessQueue]) -> int:
+        """Messages whose listeners have had them for too long come again elsewhere; what they still say is ignored."""
+        found = 0
+        self.settle()
+        for held in queues:
+            for _ in range(OVERDUE_AT_ONCE_MAX):
+                late = held.overdue(self._ports.clock.monotonic_ms(), self._config.consume_timeout_ms)
+                if late is None or held.dropped or not await self._ports.send_backs.later(late, TIMEOUT_LEVEL):
+                    break
+                log.warning("group %s: %s took too long, it comes again", self._ports.group, late.message_id)
+                found += 1
+                self._finish(held, [late])
+        return found
+
+    def _done(self, call: Call) -> None:
+        held = call.held
+        held.calls -= 1
+        if call.skipped:
+            return
+        if call.returned is None and call.error is None and call.context.acknowledged is None:  # as nearly always
+            heap = self._heaps.get(held)
+            if heap is None:
+                if not self._heaps:
+                    asyncio.get_running_loop().call_soon(self.settle)
+                heap = self._heaps[held] = Heap()
+            heap.messages += call.messages
+            heap.calls += 1
+            heap.elapsed_ms += call.elapsed_ms
+            heap.now_ms = call.begun_ms + call.elapsed_ms
+        else:
+            self._done_in_part(call, *self._judged(call))
+
+    def settle(self) -> None:
+        """What went well counts from here on: before a queue is given away, so that as little as can be comes twice."""
+        heaps, self._heaps = self._heaps, {}
+        for held, heap in heaps.items():
+            self._count(held, heap.now_ms, len(heap.messages), 0, heap.elapsed_ms, heap.calls)
+            if not held.dropped:
+                self._finish(held, heap.messages)
+
+    def _done_in_part(self, call: Call, done: Sequence[StoredMessage], failed: Sequence[StoredMessage]) -> None:
+        held = call.held
+        self._count(held, call.begun_ms + call.elapsed_ms, len(done), len(failed), call.elapsed_ms)
+        if held.dropped:
+            return
+        if not failed:
+            self._finish(held, done)
+        elif self._config.model is MessageModel.BROADCASTING:
+            log.warning("group %s: %d failed messages are dropped: broadcasting", self._ports.group, len(failed))
+            self._finish(held, call.messages)
+        else:
+            self._start(self._fail(held, done, failed, call.context.delay_level))
+
+    def _count(self, held: ProcessQueue, now_ms: int, done: int, failed: int, elapsed_ms: int, calls: int = 1) -> None:
+        held.last_consume_ms = now_ms
+        self._ports.figures.of(held.queue.topic, now_ms).consumed(now_ms, done, failed, elapsed_ms, calls)
+
+    def _judged(self, call: Call) -> tuple[Sequence[StoredMessage], Sequence[StoredMessage]]:
+        verdict = self._ports.calling.verdict(call)
+        if verdict.error is not None:
+            where = call.context.queue
+            log.error("group %s: the listener failed on %s", self._ports.group, where, exc_info=verdict.error)
+        return _split(call, verdict.result)
+
+    async def _fail(
+        self, held: ProcessQueue, done: Sequence[StoredMessage], failed: Sequence[StoredMessage], delay_level: int
+    ) -> None:
+        """Failed messages go back to their broker; what no broker takes is consumed again here."""
+        wanted = [message for message in failed if message in held]  # others were overdue and went back already
+        taken = await asyncio.gather(*(self._ports.send_backs.later(message, delay_level) for message in wanted))
+        gone = [message for message, was_taken in zip(wanted, taken, strict=True) if was_taken]
+        if not held.dropped:
+            self._finish(held, [*done, *gone])
+        left = [message for message, was_taken in zip(wanted, taken, strict=True) if not was_taken]
+        if left and not self._stopping:
+            await asyncio.sleep(self._config.resubmit_ms / 1000)
+            if not held.dropped and not self._stopping:
+                self.submit(held, held.counted_up(left))
+
+    def _finish(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
+        offset = held.finish(messages)
+        if offset is not None and not held.dropped:
+            self._ports.offsets.update(held.queue, offset, increase_only=True)
+        self._ports.freed(held)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _split(call: Call, result: ConsumeResult) -> tuple[Sequence[StoredMessage], Sequence[StoredMessage]]:
+    """Messages that are done, and those that failed."""
+    if result in (ConsumeResult.LATER, ConsumeResult.ROLLBACK):
+        return (), call.messages
+    count = call.context.acknowledged
+    if count is None or count >= len(call.messages):
+        return call.messages, ()
+    return call.messages[: max(0, count)], call.messages[max(0, count) :]
+
+
+LOCK_AGAIN_S: Final = 0.1
+LOCK_LATER_S: Final = 3.0
+
+Relock = Callable[[OrderlyQueue], Awaitable[bool]]
+
+
+class OrderlyService:
+    """One task per queue that has something to consume. While it runs the listener it has the queue's turn."""
+
+    def __init__(self, ports: ServicePorts, relock: Relock) -> None:
+        self._ports = ports
+        self._config = ports.config
+        self._relock = relock
+        self._needs_lock = ports.config.model is MessageModel.CLUSTERING
+        self._calls = make_calls(ports.calling, self._done, workers=ports.config.workers, on_loop=ports.config.on_loop)
+        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._loops: dict[OrderlyQueue, asyncio.Task[None]] = {}
+        self._turns: dict[OrderlyQueue, asyncio.Lock] = {}
+        self._stopping = False
+
+    def submit(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
+        """They are held already; whoever consumes the queue finds them."""
+        assert isinstance(held, OrderlyQueue)
+        if held not in self._loops and not self._stopping:
+            self._loops[held] = asyncio.get_running_loop().create_task(self._run(held))
+
+    async def release(self, held: OrderlyQueue, wait_ms: int) -> bool:
+        """Before a queue is given away: False when its listener runs longer than that; it is ours for another round."""
+        turn = self._turns.get(held)
+        if turn is not None:
+            try:
+                async with asyncio.timeout(wait_ms / 1000):
+                    await turn.acquire()
+            except TimeoutError:
+                return False
+            held.dropped = True
+            turn.release()
+            self._turns.pop(held, None)
+        held.dropped = True
+        if (task := self._loops.pop(held, None)) is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        return True
+
+    async def stop(self, wait_ms: int) -> bool:
+        self._stopping = True
+        finished = await self._calls.stop(wait_ms)
+        await asyncio.sleep(0)  # those who waited for their calls take what was said
+        tasks = list(self._loops.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return finished
+
+    async def _run(self, held: OrderlyQueue) -> None:
+        try:
+            await self._consume(held)
+        except Exception:  # the queue is begun anew when more comes, or at the latest by the next owner
+            log.exception("group %s: consuming %s failed", self._ports.group, held.queue)
+        finally:
+            if self._loops.get(held) is asyncio.current_task():  # at once: what comes now needs a new task
+                del self._loops[held]
+
+    async def _consume(self, held: OrderlyQueue) -> None:
+        turn = self._turns.setdefault(held, asyncio.Lock())
+        while not held.dropped and not self._stopping:
+            if not await self._locked(held):
+                continue
+            async with turn:
+                if held.dropped or not self._still_locked(held):
+                    continue
+                messages = held.take(self._config.batch_max)
+                if not messages:
+                    return
+                context = ConsumeContext(group=self._ports.group, queue=messages[0].queue)
+                verdict = await self._call(held, messages, context)
+                if verdict is None or held.dropped:
+                    return
+                wait_ms = await self._settle(held, messages, context, verdict)
+            self._ports.freed(held)
+            if wait_ms:
+                await asyncio.sleep(wait_ms / 1000)
+
+    def _still_locked(self, held: OrderlyQueue) -> bool:
+        return not self._needs_lock or held.holds_lock(self._ports.clock.monotonic_ms())
+
+    async def _locked(self, held: OrderlyQueue) -> bool:
+        if self._still_locked(held):
+            return True
+        await asyncio.sleep(LOCK_AGAIN_S)
+        if not held.dropped and not await self._relock(held):
+            await asyncio.sleep(LOCK_LATER_S)
+        return False
+
+    async def _call(
+        self, held: OrderlyQueue, messages: Sequence[StoredMessage], context: ConsumeContext
+    ) -> Verdict | None:
+        call = Call(held, messages, context)
+        held.calls += 1
+        waiter = self._waiters[id(call)] = asyncio.get_running_loop().create_future()
+        self._calls.submit([call])
+        await waiter
+        if call.skipped:
+            return None
+        verdict = self._ports.calling.verdict(call)
+        if verdict.error is not None:
+            log.error("group %s: the listener failed on %s", self._ports.group, context.queue, exc_info=verdict.error)
+        now_ms = self._ports.clock.monotonic_ms()
+        held.last_consume_ms = now_ms
+        failed = verdict.result in (ConsumeResult.LATER, ConsumeResult.ROLLBACK)
+        done_count, failed_count = (0, len(messages)) if failed else (len(messages), 0)
+        figures = self._ports.figures.of(held.queue.topic, now_ms)
+        figures.consumed(now_ms, done_count, failed_count, verdict.elapsed_ms)
+        return verdict
+
+    def _done(self, call: Call) -> None:
+        call.held.calls -= 1
+        waiter = self._waiters.pop(id(call), None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _settle(
+        self, held: OrderlyQueue, messages: Sequence[StoredMessage], context: ConsumeContext, verdict: Verdict
+    ) -> int:
+        """What the verdict means for the queue; how long it waits then."""
+        match verdict.result:
+            case ConsumeResult.LATER:
+                return await self._suspend(held, messages, context)
+            case ConsumeResult.ROLLBACK if not context.auto_commit:
+                held.roll_back()
+                return suspend_ms(context.suspend_ms, self._config.suspend_ms)
+            case ConsumeResult.SUCCESS if not context.auto_commit:
+                return 0
+            case ConsumeResult.COMMIT | ConsumeResult.ROLLBACK if context.auto_commit:
+                log.warning("group %s: %s counts as SUCCESS while auto_commit is on", self._ports.group, verdict.result)
+        self._commit(held)
+        return 0
+
+    async def _suspend(self, held: OrderlyQueue, messages: Sequence[StoredMessage], context: ConsumeContext) -> int:
+        """Messages beyond their limit are dead, the others wait at the head of the queue."""
+        again = []
+        for message in messages:
+            if may_be_retried(message, self._config.max_reconsume_times):
+                again.append(message)
+            elif await self._is_dead(message):
+                held.discard([message])
+            else:
+                again.append(message)
+        if held.dropped:
+            return 0
+        if not again:
+            self._update(held)
+            return 0
+        held.again([delivered(message, reconsume_times=message.reconsume_times + 1) for message in again])
+        self._update(held)
+        return suspend_ms(context.suspend_ms, self._config.suspend_ms)
+
+    async def _is_dead(self, message: StoredMessage) -> bool:
+        if self._config.model is MessageModel.BROADCASTING:
+            log.warning("group %s: %s is dropped: broadcasting", self._ports.group, message.message_id)
+            return True
+        return await self._ports.send_backs.dead(message)
+
+    def _commit(self, held: OrderlyQueue) -> None:
+        offset = held.commit()
+        if offset is not None and not held.dropped:
+            self._ports.offsets.update(held.queue, offset)
+
+    def _update(self, held: OrderlyQueue) -> None:
+        if (offset := held.next_offset) is not None and not held.dropped:
+            self._ports.offsets.update(held.queue, offset)

@@ -1,0 +1,64 @@
+"""What push and pull consumers have in common."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from rocketq.client.core.config import PullConfig, PushConfig
+from rocketq.client.core.routes import masters_of
+from rocketq.client.offsets import FileOffsets, MemoryOffsets, OffsetStore, RemoteOffsets
+from rocketq.client.session import Session
+from rocketq.errors import ConfigError, RocketQError
+from rocketq.protocol.bodies.heartbeat import CheckClient, Subscription
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.flags import MessageModel
+from rocketq.protocol.names import DLQ_PREFIX, group_fault, is_system_group
+
+HALF_AN_HOUR_MS: Final = 30 * 60_000
+
+log = logging.getLogger(__name__)
+
+
+def check_consumer_group(group: str) -> None:
+    """ConfigError for a name no broker would take."""
+    if not isinstance(group, str):
+        raise ConfigError(f"a group is a text, not {type(group).__name__}")
+    if (fault := group_fault(group)) is not None:
+        raise ConfigError(fault)
+    if is_system_group(group) or group.startswith(DLQ_PREFIX):
+        raise ConfigError(f"group {group} is reserved: choose another name")
+
+
+def default_store(session: Session, config: PushConfig | PullConfig, group: str) -> OffsetStore:
+    if config.model is MessageModel.CLUSTERING:
+        return RemoteOffsets(session)
+    if config.offset_dir is not None:
+        return FileOffsets(config.offset_dir)
+    log.warning(
+        "group %s: a broadcasting consumer without offset_dir keeps its offsets in memory and starts anew each time",
+        group,
+    )
+    return MemoryOffsets()
+
+
+async def check_sql(session: Session, group: str, subscription: Subscription) -> None:
+    """Raises what the broker says; a topic that is not there yet cannot be asked about."""
+    try:
+        addrs = masters_of(await session.routes.get(subscription.topic))
+    except TopicNotFound:
+        return
+    body = CheckClient(client_id=session.client_id, group=group, subscription=subscription).encode()
+    failure: RocketQError | None = None
+    for addr in addrs.values():
+        try:
+            await session.call(addr, None, code=RequestCode.CHECK_CLIENT_CONFIG, body=body)
+        except RocketQError as error:
+            if not error.retriable:
+                raise
+            failure = error
+            continue
+        return
+    if failure is not None:
+        raise failure

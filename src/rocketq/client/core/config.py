@@ -1,0 +1,281 @@
+"""Settings of producers and consumers, checked when they are constructed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from rocketq.client.core.allocation import AllocationStrategy, Averagely
+from rocketq.client.core.batches import BATCH_BYTES_MAX, Batching
+from rocketq.client.core.consume_results import ConsumeHook, PullFilter
+from rocketq.client.core.messages import BODY_BYTES_MAX, COMPRESS_FROM_BYTES, Packing
+from rocketq.client.core.routes import FaultLatencyConfig
+from rocketq.client.core.send_flow import RETRIED_CODES, RetryPolicy
+from rocketq.errors import ConfigError
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.compression import Compression
+from rocketq.protocol.flags import ConsumeFromWhere, MessageModel
+from rocketq.protocol.names import AUTO_CREATE_TOPIC, TRACE_TOPIC, group_fault
+
+
+class HoldReason(StrEnum):
+    """Why no more is pulled of a queue now."""
+
+    COUNT = "too many messages are held"
+    BYTES = "too many bytes are held"
+    SPAN = "the lowest message held is too far behind"
+
+
+class Held(Protocol):
+    @property
+    def queue(self) -> MessageQueue: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def span(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullWindow:
+    """Limits per queue; those per topic, where given, are shared out among the queues owned."""
+
+    count_max: int = 1_000
+    bytes_max: int = 100 << 20
+    span_max: int = 2_000
+    topic_count_max: int | None = None
+    topic_bytes_max: int | None = None
+
+    def shared_by(self, owned_count: int) -> PullWindow:
+        """The limits of each queue while so many are owned."""
+        owned = max(1, owned_count)
+        count = self.topic_count_max // owned if self.topic_count_max is not None else self.count_max
+        size = self.topic_bytes_max // owned if self.topic_bytes_max is not None else self.bytes_max
+        return replace(self, count_max=max(1, count), bytes_max=max(1 << 20, size))
+
+    def hold_reason(self, held: Held) -> HoldReason | None:
+        """Why to wait with the next pull; None to go on."""
+        if held.count > self.count_max:
+            return HoldReason.COUNT
+        if held.bytes > self.bytes_max:
+            return HoldReason.BYTES
+        if held.span > self.span_max:
+            return HoldReason.SPAN
+        return None
+
+
+def _within(value: int, low: int, high: int, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{name} is a whole number from {low} to {high}, not {value!r}")
+
+
+def _check_choices(model: MessageModel, from_where: ConsumeFromWhere) -> None:
+    """A text would be taken for something else without a word."""
+    if not isinstance(model, MessageModel):
+        raise ConfigError(f"model is a MessageModel, such as MessageModel.BROADCASTING, not {model!r}")
+    if not isinstance(from_where, ConsumeFromWhere):
+        example = "ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET"
+        raise ConfigError(f"from_where is a ConsumeFromWhere, such as {example}, not {from_where!r}")
+
+
+def _check_window(window: PullWindow) -> None:
+    _within(window.count_max, 1, 65_535, "window.count_max")
+    _within(window.bytes_max, 1, 1 << 30, "window.bytes_max")
+    _within(window.span_max, 1, 65_535, "window.span_max")
+    if window.topic_count_max is not None:
+        _within(window.topic_count_max, 1, 6_553_500, "window.topic_count_max")
+    if window.topic_bytes_max is not None:
+        _within(window.topic_bytes_max, 1, 102_400 << 20, "window.topic_bytes_max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushConfig:
+    """How a push consumer works; what is not said is as in Apache's clients."""
+
+    orderly: bool = False
+    """One message after the other per queue, under a lock of the broker."""
+    model: MessageModel = MessageModel.CLUSTERING
+    """CLUSTERING shares the queues among the members, BROADCASTING gives every member all of them."""
+    from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    """Where a group starts that never committed anything."""
+    from_time_ms: int | None = None
+    """For CONSUME_FROM_TIMESTAMP; None is half an hour before the start."""
+    strategy: AllocationStrategy = field(default_factory=Averagely)
+    broker_assigns: bool = False
+    """Ask brokers for the share. A topic whose first question is refused is shared by the members themselves."""
+    workers: int = 20
+    """Calls of the listener at the same time: threads for a plain function, tasks for an asynchronous one."""
+    on_loop: bool = False
+    """Call a plain function on the event loop itself: the fastest way, for listeners that never block."""
+    batch_max: int = 1
+    """Messages per call."""
+    pull_batch_max: int = 32
+    pull_interval_ms: int = 0
+    window: PullWindow = field(default_factory=PullWindow)
+    max_reconsume_times: int = -1
+    """Deliveries after the first before a message is dead; -1 is 16, in order without end."""
+    suspend_ms: int = 1_000
+    """In order: how long a queue waits after a failure."""
+    consume_timeout_ms: int = 15 * 60_000
+    """A message its listener has for longer is sent back, so that it does not hold up the others."""
+    shutdown_wait_ms: int = 10_000
+    """How long closing waits for listeners under way."""
+    offset_dir: Path | None = None
+    """BROADCASTING: where offsets are kept, in `<offset_dir>/<group>/offsets.json`. None keeps them in memory."""
+    hooks: Sequence[ConsumeHook] = ()
+    filters: Sequence[PullFilter] = ()
+    trace: bool = False
+    """Tell the trace topic of every call of the listener."""
+    trace_topic: str = TRACE_TOPIC
+    rebalance_interval_ms: int = 20_000
+    persist_interval_ms: int = 5_000
+    lock_interval_ms: int = 20_000
+    hold_ms: int = 15_000
+    """How long a broker may hold a pull until there is a message."""
+    pull_timeout_ms: int = 30_000
+    retry_ms: int = 1_000
+    """Between a failed pull and the next."""
+    resubmit_ms: int = 5_000
+    """After which messages that could not be sent back are consumed again here."""
+    reset_wait_ms: int = 10_000
+    """How long a reset of offsets waits for listeners under way."""
+
+    def __post_init__(self) -> None:
+        _check_choices(self.model, self.from_where)
+        _within(self.workers, 1, 1_000, "workers")
+        _within(self.batch_max, 1, 1_024, "batch_max")
+        _within(self.pull_batch_max, 1, 1_024, "pull_batch_max")
+        _within(self.pull_interval_ms, 0, 65_535, "pull_interval_ms")
+        _within(self.max_reconsume_times, -1, 1 << 31, "max_reconsume_times")
+        _within(self.consume_timeout_ms, 1, 1 << 40, "consume_timeout_ms")
+        _within(self.hold_ms, 0, self.pull_timeout_ms, "hold_ms")
+        for name in ("suspend_ms", "rebalance_interval_ms", "persist_interval_ms", "lock_interval_ms", "retry_ms"):
+            _within(getattr(self, name), 1, 1 << 40, name)
+        for name in ("shutdown_wait_ms", "resubmit_ms", "reset_wait_ms"):
+            _within(getattr(self, name), 0, 1 << 40, name)
+        _check_window(self.window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullConfig:
+    """How a pull consumer works."""
+
+    model: MessageModel = MessageModel.CLUSTERING
+    from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    from_time_ms: int | None = None
+    strategy: AllocationStrategy = field(default_factory=Averagely)
+    broker_assigns: bool = False
+    auto_commit: bool = True
+    """Whether what `poll` and iteration handed out before is committed now and then, and at the end."""
+    auto_commit_interval_ms: int = 5_000
+    poll_timeout_ms: int = 5_000
+    poll_max: int = 1_000
+    """Messages that one `poll` hands out at most."""
+    pull_batch_max: int = 32
+    window: PullWindow = field(default_factory=PullWindow)
+    held_max: int = 10_000
+    """Messages held of all queues together."""
+    offset_dir: Path | None = None
+    filters: Sequence[PullFilter] = ()
+    rebalance_interval_ms: int = 20_000
+    persist_interval_ms: int = 5_000
+    hold_ms: int = 20_000
+    pull_timeout_ms: int = 30_000
+    retry_ms: int = 1_000
+
+    def __post_init__(self) -> None:
+        _check_choices(self.model, self.from_where)
+        _within(self.pull_batch_max, 1, 1_024, "pull_batch_max")
+        _within(self.poll_max, 1, 1 << 31, "poll_max")
+        _within(self.held_max, 1, 1 << 31, "held_max")
+        _within(self.auto_commit_interval_ms, 1_000, 1 << 40, "auto_commit_interval_ms")
+        _within(self.poll_timeout_ms, 0, 1 << 40, "poll_timeout_ms")
+        _within(self.hold_ms, 0, self.pull_timeout_ms, "hold_ms")
+        for name in ("rebalance_interval_ms", "persist_interval_ms", "retry_ms"):
+            _within(getattr(self, name), 1, 1 << 40, name)
+        _check_window(self.window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    send_timeout_ms: int = 3_000
+    """Bounds a whole send: waiting for room, looking for the route, all tries."""
+    attempts_max: int = 3
+    attempt_timeout_ms: int | None = None
+    """Of each try but the last; None: a try may take all the time there is."""
+    retried_codes: frozenset[int] = RETRIED_CODES
+    retry_when_not_stored_ok: bool = False
+    """Whether a message that is stored, but not as safely as asked for, is sent to another broker too."""
+    fault_latency: FaultLatencyConfig | None = None
+    """Pass over brokers that are slow or failing."""
+    body_bytes_max: int = BODY_BYTES_MAX
+    compress_from_bytes: int = COMPRESS_FROM_BYTES
+    compression: Compression = Compression.ZLIB
+    compress_level: int = 5
+    new_topic_queues: int = 4
+    """Of a topic that does not exist yet, where brokers make topics by themselves."""
+    template_topic: str = AUTO_CREATE_TOPIC
+    batching: Batching | None = None
+    """Let sends that are under way at the same time share requests."""
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    """Of one request of `send_batch`; longer batches are split."""
+    in_flight_count_max: int = 10_000
+    in_flight_bytes_max: int = 100 << 20
+    """With so much under way further sends wait, within their timeout."""
+    checks_max: int = 2_000
+    """Transaction checks that wait; further ones are dropped, and asked again by the broker."""
+    checks_at_once: int = 1
+    trace: bool = False
+    """Tell the trace topic of every message."""
+    trace_topic: str = TRACE_TOPIC
+
+    def __post_init__(self) -> None:
+        for name in (
+            "send_timeout_ms",
+            "attempts_max",
+            "body_bytes_max",
+            "compress_from_bytes",
+            "new_topic_queues",
+            "batch_bytes_max",
+            "in_flight_count_max",
+            "in_flight_bytes_max",
+            "checks_max",
+            "checks_at_once",
+        ):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is at least 1")
+        if self.attempt_timeout_ms is not None and self.attempt_timeout_ms < 1:
+            raise ConfigError("attempt_timeout_ms is at least 1")
+
+    def packing(self) -> Packing:
+        return Packing(
+            body_bytes_max=self.body_bytes_max,
+            compress_from_bytes=self.compress_from_bytes,
+            compression=self.compression,
+            compress_level=self.compress_level,
+        )
+
+    def retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(
+            attempts_max=self.attempts_max,
+            codes=self.retried_codes,
+            when_not_stored_ok=self.retry_when_not_stored_ok,
+            attempt_timeout_ms=self.attempt_timeout_ms,
+        )
+
+
+def check_group(group: str) -> None:
+    """ConfigError for a name that no group may have."""
+    if not isinstance(group, str):
+        raise ConfigError(f"a group is text, not {type(group).__name__}")
+    if (fault := group_fault(group)) is not None:
+        raise ConfigError(fault)
+    if group == "DEFAULT_PRODUCER":
+        raise ConfigError("DEFAULT_PRODUCER is nobody's group: give yours a name")

@@ -1,0 +1,230 @@
+"""The decisions of a send: results, retry policy, and hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Protocol
+
+from rocketq.client.core.messages import Message
+from rocketq.client.errors import NoQueueError, ReplyTimeoutError, SendFailedError, SendTimeoutError, TooManySendsError
+from rocketq.errors import RemoteProtocolError, RemotingError, RequestTimeoutError, RocketQError
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.failures import AclDenied, BrokerError
+from rocketq.protocol.flags import TransactionState
+
+
+class SendStatus(StrEnum):
+    """The message is stored in any case; all but SEND_OK say what is not sure yet."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+SEND_STATUSES: Final[Mapping[int, SendStatus]] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+@dataclass(slots=True)
+class SendResult:
+    """`message_id` is the unique key, `offset_message_id` the place in the broker's log."""
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    recall_handle: str | None = None
+    region: str | None = None
+    trace_on: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionResult:
+    """What was sent, and how the local transaction ended; `error` is what it raised."""
+
+    sent: SendResult
+    state: TransactionState
+    error: BaseException | None = None
+
+
+class Accepted(NamedTuple):
+    """What a broker says of what it stored: in which queue really, and from which offset on."""
+
+    code: int
+    fields: Mapping[str, str]
+    queue: MessageQueue
+    queue_offset: int
+
+
+def accepted(code: int, fields: Mapping[str, str], queue: MessageQueue) -> Accepted:
+    """The answer for a message meant for this queue; RemoteProtocolError where it is not to be understood."""
+    try:
+        fields["msgId"]
+        queue_id, queue_offset = int(fields["queueId"]), int(fields["queueOffset"])
+    except (KeyError, ValueError) as error:
+        raise RemoteProtocolError(f"the answer to a send lacks {error}") from None
+    if queue_id != queue.queue_id:
+        queue = MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=queue_id)
+    return Accepted(code, fields, queue, queue_offset)
+
+
+def send_result(answer: Accepted, unique_key: str) -> SendResult:
+    code, fields, queue, queue_offset = answer
+    return SendResult(
+        SEND_STATUSES[code],
+        unique_key,
+        fields["msgId"],
+        queue,
+        queue_offset,
+        fields.get("transactionId"),
+        fields.get("recallHandle"),
+        fields.get("MSG_REGION"),
+        fields.get("TRACE_ON") != "false",
+    )
+
+
+def batch_results(answer: Accepted, unique_keys: Sequence[str]) -> list[SendResult]:
+    """Of each message of a batch: they lie one after the other, and their ids are in one text."""
+    first = send_result(answer, "")
+    ids = first.offset_message_id.split(",")
+    if len(ids) != len(unique_keys):
+        ids = ids + [""] * (len(unique_keys) - len(ids))  # a broker that stores the batch as one has one id
+    status, queue, region, trace_on = first.status, first.queue, first.region, first.trace_on
+    return [
+        SendResult(status, unique_key, offset_id, queue, first.queue_offset + at, None, None, region, trace_on)
+        for at, (unique_key, offset_id) in enumerate(zip(unique_keys, ids, strict=False))
+    ]
+
+
+RETRIED_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""What Apache's producers try again since 4.9 and 5.x."""
+
+CONNECT_FAILED: Final = 10001
+TIMED_OUT: Final = 10002
+NO_BROKER: Final = 10003
+
+Attempt = tuple[str, RocketQError]
+"""The broker's name, empty where none was found, and what went wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    attempts_max: int = 3
+    codes: frozenset[int] = RETRIED_CODES
+    when_not_stored_ok: bool = False
+    """Whether a message that is stored, but not as safely as asked for, is sent to another broker too."""
+    attempt_timeout_ms: int | None = None
+    """Of each try but the last; None: a try may take all the time there is."""
+
+    def is_worth_another(self, error: RocketQError) -> bool:
+        match error:
+            case AclDenied():
+                return False
+            case BrokerError():
+                return error.code in self.codes
+            case RemotingError() | NoQueueError() | RemoteProtocolError():
+                return True
+        return False
+
+    def is_settled(self, status: SendStatus) -> bool:
+        return status is SendStatus.SEND_OK or not self.when_not_stored_ok
+
+    def pause_ms(self, attempt: int) -> int:
+        """Before the same broker is tried once more, because there is no other: 50 ms, then twice as long each time."""
+        return int(50 * 2 ** max(0, attempt - 2))
+
+    def timeout_ms(self, attempt: int, left_ms: int) -> int:
+        """How long try number `attempt`, from 1 on, may take."""
+        if self.attempt_timeout_ms is None or attempt >= self.attempts_max:
+            return left_ms
+        return min(left_ms, self.attempt_timeout_ms)
+
+
+def failure(topic: str, attempts: Sequence[Attempt], elapsed_ms: int, timeout_ms: int) -> SendFailedError:
+    """What all tries together come to."""
+    kind = SendTimeoutError if elapsed_ms >= timeout_ms else SendFailedError
+    return kind(topic, client_code(attempts[-1][1]) if attempts else TIMED_OUT, attempts, elapsed_ms)
+
+
+def client_code(error: RocketQError) -> int:
+    """The code Apache's clients give such a failure."""
+    match error:
+        case BrokerError():
+            return error.code
+        case RequestTimeoutError():
+            return TIMED_OUT
+        case RemotingError():
+            return CONNECT_FAILED
+    return NO_BROKER
+
+
+class SendOutcome(StrEnum):
+    """FAILED: stored, but not as safely as was asked for."""
+
+    SUCCESS = "success"
+    TIMEOUT = "timeout"
+    EXCEPTION = "exception"
+    FAILED = "failed"
+
+
+class SendMode(StrEnum):
+    SEND = "send"
+    ONEWAY = "oneway"
+    BATCH = "batch"
+    HALF = "half"
+    REPLY = "reply"
+
+
+@dataclass(slots=True, kw_only=True)
+class SendContext:
+    """One send, all its tries together. Before it `queue` is set only where the caller chose one; the outcome is None.
+
+    `results` has one result for each message that was stored. `notes` is the hooks' own.
+    """
+
+    group: str
+    messages: tuple[Message, ...]
+    mode: SendMode
+    queue: MessageQueue | None = None
+    outcome: SendOutcome | None = None
+    results: tuple[SendResult, ...] = ()
+    error: BaseException | None = None
+    elapsed_ms: int = 0
+    notes: dict[Any, Any] = field(default_factory=dict)
+
+
+class SendHook(Protocol):
+    """Changes nothing. What it raises is told to the log and goes no further."""
+
+    def before_send(self, context: SendContext) -> None: ...
+
+    def after_send(self, context: SendContext) -> None: ...
+
+
+def outcome_of(results: tuple[SendResult, ...], error: BaseException | None) -> SendOutcome:
+    if isinstance(error, (RequestTimeoutError, SendTimeoutError, ReplyTimeoutError, TooManySendsError, TimeoutError)):
+        return SendOutcome.TIMEOUT
+    if error is not None:
+        return SendOutcome.EXCEPTION
+    return SendOutcome.SUCCESS if all(one.status is SendStatus.SEND_OK for one in results) else SendOutcome.FAILED

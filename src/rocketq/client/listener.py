@@ -1,0 +1,353 @@
+"""Calls of a user's listener: in threads, in tasks, or on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from queue import SimpleQueue
+from typing import Final, Protocol
+
+from rocketq.client.core.config import PushConfig
+from rocketq.client.core.consume_results import (
+    ConsumeContext,
+    ConsumeEvent,
+    ConsumeHook,
+    ConsumeOutcome,
+    ConsumeResult,
+    Verdict,
+    judge,
+)
+from rocketq.client.core.process_queue import ProcessQueue
+from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.client.errors import ClientError
+from rocketq.protocol.bodies.running import ConsumeDirectlyResult
+from rocketq.protocol.flags import ConsumeResult as DirectResult
+from rocketq.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Sequence[StoredMessage], ConsumeContext], "ConsumeResult | Awaitable[ConsumeResult | None] | None"]
+"""Gets messages of one queue and what is known about them. An exception means: deliver them again."""
+
+CALLS_PER_TURN: Final = 64
+"""Calls that never waited, after which other work of the loop has its turn."""
+
+
+def takes_two(listener: Listener) -> bool:
+    """Whether it can be called as listeners are; so it is told at the start, and not by dead letters."""
+    try:
+        inspect.signature(listener).bind((), None)
+    except TypeError:
+        return False
+    except ValueError:  # some that are made in C do not tell
+        return True
+    return True
+
+
+class Call:
+    """One call of the listener, before and after."""
+
+    __slots__ = ("begun_ms", "context", "elapsed_ms", "error", "event", "held", "messages", "returned", "skipped")
+
+    def __init__(self, held: ProcessQueue, messages: Sequence[StoredMessage], context: ConsumeContext) -> None:
+        self.held = held
+        self.messages = messages
+        self.context = context
+        self.begun_ms = 0
+        self.elapsed_ms = 0
+        self.returned: object = None
+        self.error: BaseException | None = None
+        self.event: ConsumeEvent | None = None
+        self.skipped = False
+        """The queue was given away before the call began."""
+
+
+class Calling:
+    """What happens around a call, wherever it is made."""
+
+    def __init__(self, listener: Listener, clock: Clock, hooks: Sequence[ConsumeHook], timeout_ms: int) -> None:
+        self.listener = listener
+        self._now_ms = clock.monotonic_ms
+        self._hooks = hooks
+        self._timeout_ms = timeout_ms
+
+    def begin(self, call: Call) -> bool:
+        """False when the queue is not ours any more."""
+        held = call.held
+        if held.dropped:
+            call.skipped = True
+            return False
+        call.begun_ms = self._now_ms()
+        held.begin(call.messages, call.begun_ms)
+        if self._hooks:
+            call.event = ConsumeEvent(group=call.context.group, queue=call.context.queue, messages=call.messages)
+            self._tell(call.event, "before_consume")
+        return True
+
+    def end(self, call: Call) -> None:
+        call.elapsed_ms = self._now_ms() - call.begun_ms
+        if call.event is not None:
+            verdict = self.verdict(call)
+            call.event.outcome, call.event.elapsed_ms = verdict.outcome, verdict.elapsed_ms
+            call.event.error = verdict.error
+            self._tell(call.event, "after_consume")
+
+    def verdict(self, call: Call) -> Verdict:
+        return judge(call.returned, call.error, call.elapsed_ms, self._timeout_ms)
+
+    def run(self, call: Call) -> None:
+        """The whole call of a plain function."""
+        if not self.begin(call):
+            return
+        try:
+            call.returned = self.listener(call.messages, call.context)
+            if inspect.iscoroutine(call.returned):
+                call.returned.close()
+                raise TypeError("the listener returned a coroutine: declare it with async def, so that it is awaited")
+        except Exception as error:  # a listener's failure is its message's failure, not the consumer's
+            call.error = error
+        self.end(call)
+
+    def _tell(self, event: ConsumeEvent, when: str) -> None:
+        for hook in self._hooks:
+            try:
+                getattr(hook, when)(event)
+            except Exception:  # an observer may not spoil what it observes
+                log.exception("a consume hook failed")
+
+
+Done = Callable[[Call], None]
+
+
+class Calls(Protocol):
+    """Where calls are made; each is reported to `done` on the event loop."""
+
+    def submit(self, calls: Sequence[Call]) -> None: ...
+
+    async def stop(self, wait_ms: int) -> bool:
+        """Calls not begun are dropped, those under way awaited so long; False when some still run."""
+        ...
+
+
+def is_asynchronous(listener: Listener) -> bool:
+    """Whether it was declared with async def, as a function or as the call of an object."""
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
+        getattr(listener, "__call__", None)  # noqa: B004
+    )
+
+
+def make_calls(calling: Calling, done: Done, *, workers: int, on_loop: bool) -> Calls:
+    if is_asynchronous(calling.listener):
+        return TaskCalls(calling, done, workers)
+    return LoopCalls(calling, done) if on_loop else ThreadCalls(calling, done, workers)
+
+
+class TaskCalls:
+    """For asynchronous listeners: so many tasks take calls in turn."""
+
+    def __init__(self, calling: Calling, done: Done, workers: int) -> None:
+        self._calling = calling
+        self._done = done
+        self._workers = workers
+        self._waiting: deque[Call] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self._running = 0
+        self._rousing = False
+        self._to_wake = 1
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        self._waiting.extend(calls)
+        if calls and self._wake_one() and len(self._waiting) > 1 and not self._rousing:
+            self._rousing, self._to_wake = True, 1
+            asyncio.get_running_loop().call_soon(self._rouse)
+
+    def _rouse(self) -> None:
+        """While calls wait, twice as many workers each turn: a listener that never waits itself keeps one busy, and
+        waking the others would cost more than the calls."""
+        self._rousing = False
+        for _ in range(min(self._to_wake, len(self._waiting))):
+            if not self._wake_one():
+                return
+        if self._waiting:
+            self._rousing, self._to_wake = True, self._to_wake * 2
+            asyncio.get_running_loop().call_soon(self._rouse)
+
+    def _wake_one(self) -> bool:
+        """False when all are at work."""
+        while self._idle:
+            idle = self._idle.pop()
+            if not idle.done():
+                idle.set_result(None)
+                return True
+        if len(self._tasks) < self._workers:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._work()))
+            return True
+        return False
+
+    async def stop(self, wait_ms: int) -> bool:
+        self._waiting.clear()
+        deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
+        while self._running and asyncio.get_running_loop().time() < deadline_s:
+            await asyncio.sleep(0.005)
+        late = self._running
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return not late
+
+    async def _work(self) -> None:
+        calls, waiting, calling, done = 0, self._waiting, self._calling, self._done
+        while True:
+            while not waiting:
+                idle = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
+            call = waiting.popleft()
+            self._running += 1
+            try:
+                if calling.begin(call):
+                    try:
+                        call.returned = await calling.listener(call.messages, call.context)  # type: ignore[misc]
+                    except Exception as error:  # a listener's failure is its message's failure, not the consumer's
+                        call.error = error
+                    calling.end(call)
+            finally:
+                self._running -= 1
+            done(call)
+            calls += 1
+            if calls % CALLS_PER_TURN == 0:
+                await asyncio.sleep(0)  # listeners that never wait would keep the loop to themselves
+
+
+class LoopCalls:
+    """For plain functions that never block: called on the loop, some at a time."""
+
+    def __init__(self, calling: Calling, done: Done) -> None:
+        self._calling = calling
+        self._done = done
+        self._waiting: deque[Call] = deque()
+        self._scheduled = False
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        self._waiting.extend(calls)
+        if calls and not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+    async def stop(self, wait_ms: int) -> bool:
+        self._waiting.clear()
+        return True
+
+    def _work(self) -> None:
+        self._scheduled = False
+        for _ in range(min(CALLS_PER_TURN, len(self._waiting))):
+            call = self._waiting.popleft()
+            self._calling.run(call)
+            self._done(call)
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+
+class ThreadCalls:
+    """For plain functions: threads take calls in turn; what they finish is handed to the loop in heaps."""
+
+    def __init__(self, calling: Calling, done: Done, workers: int) -> None:
+        self._calling = calling
+        self._done = done
+        self._loop = asyncio.get_running_loop()
+        self._waiting: SimpleQueue[Call | None] = SimpleQueue()
+        self._finished: deque[Call] = deque()
+        self._notified = False
+        self._submitted = self._reported = 0
+        self._workers = workers
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        for call in calls:
+            self._submitted += 1
+            if len(self._threads) < self._workers and self._submitted - self._reported > len(self._threads):
+                thread = threading.Thread(target=self._work, name="rocketq-listener", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._waiting.put(call)
+
+    async def stop(self, wait_ms: int) -> bool:
+        while not self._waiting.empty():
+            if self._waiting.get_nowait() is not None:
+                self._reported += 1
+        for _ in self._threads:
+            self._waiting.put(None)
+        deadline_s = self._loop.time() + wait_ms / 1000
+        while self._reported < self._submitted and self._loop.time() < deadline_s:
+            await asyncio.sleep(0.005)
+        return self._reported == self._submitted
+
+    def _work(self) -> None:
+        while (call := self._waiting.get()) is not None:
+            self._calling.run(call)
+            self._finished.append(call)
+            if not self._notified:
+                self._notified = True
+                try:
+                    self._loop.call_soon_threadsafe(self._report)
+                except RuntimeError:  # the loop was closed meanwhile: nobody waits for it any more
+                    return
+
+    def _report(self) -> None:
+        self._notified = False
+        while self._finished:
+            self._reported += 1
+            self._done(self._finished.popleft())
+
+
+WAIT_MS: Final = 9_500
+"""A broker waits ten seconds for what a listener says about one message."""
+
+_RESULTS: Final = {
+    ConsumeResult.SUCCESS: DirectResult.CR_SUCCESS,
+    ConsumeResult.LATER: DirectResult.CR_LATER,
+    ConsumeResult.COMMIT: DirectResult.CR_COMMIT,
+    ConsumeResult.ROLLBACK: DirectResult.CR_ROLLBACK,
+}
+
+
+async def call_directly(
+    listener: Listener, message: StoredMessage, group: str, config: PushConfig, clock: Clock
+) -> ConsumeDirectlyResult:
+    """What the listener says about the message; ClientError when it takes too long."""
+    calling = Calling(listener, clock, (), config.consume_timeout_ms)
+    done = asyncio.Event()
+    calls = make_calls(calling, lambda _: done.set(), workers=1, on_loop=config.on_loop)
+    context = ConsumeContext(group=group, queue=message.queue)
+    call = Call(ProcessQueue(message.queue, clock.monotonic_ms()), [message], context)
+    calls.submit([call])
+    try:
+        async with asyncio.timeout(WAIT_MS / 1000):
+            await done.wait()
+    except TimeoutError:
+        raise ClientError(f"the listener did not finish within {WAIT_MS} ms") from None
+    finally:
+        await calls.stop(0)
+    verdict = calling.verdict(call)
+    return ConsumeDirectlyResult(
+        order=config.orderly,
+        auto_commit=context.auto_commit,
+        result=_said(verdict),
+        remark=repr(verdict.error) if verdict.error is not None else None,
+        spent_ms=verdict.elapsed_ms,
+    )
+
+
+def _said(verdict: Verdict) -> DirectResult:
+    match verdict.outcome:
+        case ConsumeOutcome.EXCEPTION:
+            return DirectResult.CR_THROW_EXCEPTION
+        case ConsumeOutcome.NULL:
+            return DirectResult.CR_RETURN_NULL
+    return _RESULTS[verdict.result]

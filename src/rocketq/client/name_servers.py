@@ -1,0 +1,74 @@
+"""NameServer addresses as users write them, and requests with failover between NameServers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from rocketq.errors import ConfigError, RemotingError, UnreachableError
+from rocketq.protocol.command import Command
+from rocketq.remoting.address import split_addr
+
+VARIABLE: Final = "NAMESRV_ADDR"
+_SCHEME: Final = "http://"
+
+
+def parse_name_servers(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
+    """`host:port;host:port` or one text each, else what the environment says; ConfigError where that is no address."""
+    given = os.environ.get(VARIABLE, "") if addrs is None else addrs
+    texts = given.replace(",", ";").split(";") if isinstance(given, str) else given
+    found = [text.strip().removeprefix(_SCHEME) for text in texts if text.strip()]
+    for addr in found:
+        split_addr(addr)
+    if not found:
+        raise ConfigError(f"no NameServer was given: name one as host:port, or set {VARIABLE}")
+    return tuple(dict.fromkeys(found))
+
+
+class Turns:
+    """The one that answered last, and after a failure the next, each once."""
+
+    def __init__(self, addrs: Sequence[str], start: int = 0) -> None:
+        self.addrs = tuple(addrs)
+        self._at = start % len(self.addrs)
+
+    def order(self) -> tuple[str, ...]:
+        return self.addrs[self._at :] + self.addrs[: self._at]
+
+    def answered(self, addr: str) -> None:
+        self._at = self.addrs.index(addr)
+
+
+class Ask(Protocol):
+    """One request to one address; failure answers are raised."""
+
+    async def __call__(self, addr: str, command: Command) -> Command: ...
+
+
+class NameServers:
+    """They know nothing of each other: one is asked, and all are told."""
+
+    def __init__(self, addrs: Sequence[str], ask: Ask) -> None:
+        self._turns = Turns(addrs, start=int.from_bytes(os.urandom(2), "big"))  # many clients spread
+        self._ask = ask
+
+    @property
+    def addrs(self) -> tuple[str, ...]:
+        return self._turns.addrs
+
+    async def ask(self, command: Command) -> Command:
+        """The answer of the first that gives one, whatever it says; UnreachableError when none does."""
+        failures: list[RemotingError] = []
+        for addr in self._turns.order():
+            try:
+                answer = await self._ask(addr, command)
+            except RemotingError as error:
+                failures.append(error)
+                continue
+            self._turns.answered(addr)
+            return answer
+        if len(failures) == 1:
+            raise failures[0]
+        reasons = "; ".join(str(error) for error in failures)
+        raise UnreachableError(";".join(self.addrs), f"no NameServer answered: {reasons}")

@@ -1,0 +1,285 @@
+"""Offsets of consumer groups: queue bounds, offset stores, and the offsets a consumer has reached."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Collection, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from rocketq.client.core.offsets import (
+    OffsetTable,
+    QueueBounds,
+    ResetKind,
+    ResetTo,
+    StartRule,
+    decode_offset_file,
+    encode_offset_file,
+    start_rule,
+    target_of,
+)
+from rocketq.client.core.routes import broker_addr
+from rocketq.client.errors import ClientError, NoQueueError
+from rocketq.client.fan_out import on_each
+from rocketq.client.session import Session
+from rocketq.errors import RocketQError
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.flags import ConsumeFromWhere
+from rocketq.protocol.headers.offsets import (
+    MaxOffsetRequest,
+    MinOffsetRequest,
+    OffsetResponse,
+    QueryOffsetRequest,
+    SearchOffsetRequest,
+    UpdateOffsetRequest,
+)
+from rocketq.protocol.headers.wire import Header
+
+log = logging.getLogger(__name__)
+
+
+class QueuePositions:
+    """Asked of the broker that has the queue."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def addr(self, queue: MessageQueue) -> str:
+        route = await self._session.routes.get(queue.topic)
+        addr = broker_addr(route, queue.broker_name)
+        if addr is None:
+            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not there at present")
+        return addr
+
+    async def bounds(self, queue: MessageQueue) -> QueueBounds:
+        topic, queue_id = queue.topic, queue.queue_id
+        first = await self._offset(queue, MinOffsetRequest(topic=topic, queue_id=queue_id))
+        end = await self._offset(queue, MaxOffsetRequest(topic=topic, queue_id=queue_id))
+        return QueueBounds(min_offset=max(0, first), max_offset=max(0, first, end))
+
+    async def at_time(self, queue: MessageQueue, time_ms: int) -> int:
+        """Of the first message stored then or later; the end when there is none."""
+        request = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=time_ms)
+        return max(0, await self._offset(queue, request))
+
+    async def resolve(self, queue: MessageQueue, to: ResetTo) -> tuple[QueueBounds, int]:
+        """The bounds of a queue, and the offset in it that is meant."""
+        bounds = await self.bounds(queue)
+        by_time = await self.at_time(queue, to.value) if to.kind is ResetKind.TIME else None
+        return bounds, target_of(to, bounds, by_time)
+
+    async def _offset(self, queue: MessageQueue, request: Header) -> int:
+        answer = await self._session.call(await self.addr(queue), request)
+        return OffsetResponse.decode(answer.ext_fields).queue_offset
+
+
+OFFSET_TIMEOUT_MS: Final = 5_000
+FILE_NAME: Final = "offsets.json"
+
+
+class OffsetStore(Protocol):
+    """Offsets are those of the next message to consume. Whoever keeps them elsewhere implements these two."""
+
+    async def load(self, group: str, queue: MessageQueue) -> int | None:
+        """None where nothing was ever saved; a RocketQError when that cannot be told now: it is asked again later."""
+        ...
+
+    async def save(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """All of them, also lower ones; a RocketQError when that failed: they are saved again later."""
+        ...
+
+
+class RemoteOffsets:
+    """With the brokers, as groups that share queues need it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def load(self, group: str, queue: MessageQueue) -> int | None:
+        request = QueryOffsetRequest(group=group, topic=queue.topic, queue_id=queue.queue_id)
+        accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        addr = await self._addr(queue)
+        answer = await self._session.call(addr, request, timeout_ms=OFFSET_TIMEOUT_MS, accept=accept)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return OffsetResponse.decode(answer.ext_fields).queue_offset
+
+    async def save(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        await on_each({queue: self._save(group, queue, offset) for queue, offset in offsets.items()})
+
+    async def _save(self, group: str, queue: MessageQueue, offset: int) -> None:
+        request = UpdateOffsetRequest(group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset)
+        await self._session.call(await self._addr(queue), request, timeout_ms=OFFSET_TIMEOUT_MS)
+
+    async def _addr(self, queue: MessageQueue) -> str:
+        route = await self._session.routes.get(queue.topic)
+        addr = broker_addr(route, queue.broker_name)
+        if addr is None:
+            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not there at present")
+        return addr
+
+
+class MemoryOffsets:
+    """Gone with the process."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[tuple[str, MessageQueue], int] = {}
+
+    async def load(self, group: str, queue: MessageQueue) -> int | None:
+        return self._offsets.get((group, queue))
+
+    async def save(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        self._offsets.update({(group, queue): offset for queue, offset in offsets.items()})
+
+
+class OffsetFileError(ClientError):
+    """Neither the file of offsets nor its backup can be read; nothing was changed."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}; move it away to start without offsets")
+        self.path = path
+        self.reason = reason
+
+
+class FileOffsets:
+    """`<folder>/<group>/offsets.json`, which Apache's clients can read. One consumer at a time may use it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = Path(folder)
+        self._groups: dict[str, dict[MessageQueue, int]] = {}
+        self._lock = asyncio.Lock()
+
+    def path(self, group: str) -> Path:
+        return self._folder / group.replace("/", "_") / FILE_NAME
+
+    async def load(self, group: str, queue: MessageQueue) -> int | None:
+        async with self._lock:
+            return (await self._of(group)).get(queue)
+
+    async def save(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        async with self._lock:
+            table = await self._of(group)
+            table.update(offsets)
+            await _to_the_end(asyncio.to_thread(_write, self.path(group), encode_offset_file(table)))
+
+    async def _of(self, group: str) -> dict[MessageQueue, int]:
+        if group not in self._groups:
+            self._groups[group] = await asyncio.to_thread(_read, self.path(group))
+        return self._groups[group]
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Also when whoever waits for it is cancelled: a thread cannot be, and two must not write one file."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _read(path: Path) -> dict[MessageQueue, int]:
+    """The file, or its backup; OffsetFileError when there are files but none is whole."""
+    reason: Exception | None = None
+    for candidate in (path, path.with_suffix(".json.bak")):
+        try:
+            return decode_offset_file(candidate.read_bytes())
+        except FileNotFoundError:
+            continue
+        except (OSError, RocketQError) as error:
+            log.warning("%s cannot be read: %s", candidate, error)
+            reason = reason or error
+    if reason is not None:
+        raise OffsetFileError(path, str(reason))
+    return {}
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".json.tmp")
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            path.replace(path.with_suffix(".json.bak"))
+        fresh.replace(path)
+    except OSError as error:
+        raise OffsetFileError(path, str(error)) from None
+
+
+class OffsetKeeper:
+    """Between a consumer and its store."""
+
+    def __init__(
+        self,
+        store: OffsetStore,
+        positions: QueuePositions,
+        group: str,
+        *,
+        from_where: ConsumeFromWhere,
+        from_time_ms: int,
+    ) -> None:
+        self.table = OffsetTable()
+        self.goes_with_pulls = isinstance(store, RemoteOffsets)
+        """Whether brokers may take offsets from pulls too."""
+        self._store = store
+        self._positions = positions
+        self._group = group
+        self._from_where = from_where
+        self._from_time_ms = from_time_ms
+
+    async def start_of(self, queue: MessageQueue) -> int:
+        """Where to begin with a queue that was just given to us."""
+        committed = await self.load(queue)
+        if committed is not None:
+            return committed
+        match start_rule(self._from_where, queue.topic):
+            case StartRule.END:
+                return (await self._positions.bounds(queue)).max_offset
+            case StartRule.TIME:
+                return await self._positions.at_time(queue, self._from_time_ms)
+        return 0
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """What the store has; a RocketQError when it cannot tell."""
+        offset = await self._store.load(self._group, queue)
+        if offset is None or offset < 0:
+            self.table.forget(queue)
+            return None
+        self.table.learn(queue, offset)
+        return offset
+
+    async def peek(self, queue: MessageQueue) -> int | None:
+        """What the store has, for somebody who only wants to know."""
+        return await self._store.load(self._group, queue)
+
+    async def save(self, queues: Collection[MessageQueue] | None = None) -> bool:
+        """What changed, of these queues or of all; False when some could not be saved and stay for the next time."""
+        changed = self.table.unsaved(queues)
+        if not changed:
+            return True
+        try:
+            await self._store.save(self._group, changed)
+        except RocketQError as error:
+            log.warning("group %s: offsets were not saved: %s", self._group, error)
+            return False
+        except Exception:  # a user's own store must not end the consumer
+            log.exception("group %s: the offset store failed", self._group)
+            return False
+        for queue, offset in changed.items():
+            self.table.saved(queue, offset)
+        return True
+
+    async def set(self, queue: MessageQueue, offset: int) -> None:
+        """Somebody decided: also lower than before, and saved at once."""
+        self.table.update(queue, offset)
+        await self.save([queue])
+
+    async def give_away(self, queue: MessageQueue) -> None:
+        await self.save([queue])
+        self.table.forget(queue)

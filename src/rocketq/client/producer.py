@@ -1,0 +1,412 @@
+"""Producers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rocketq.client.core.batches import check_batch
+from rocketq.client.core.config import ProducerConfig, check_group
+from rocketq.client.core.messages import Message, check, half_properties, recall_place
+from rocketq.client.core.routes import hash_index
+from rocketq.client.core.send_flow import SendContext, SendHook, SendMode, SendResult, TransactionResult, outcome_of
+from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.client.errors import (
+    ClientClosedError,
+    MessageInvalidError,
+    NotStartedError,
+    ReplyTimeoutError,
+    SelectorError,
+    WrongLoopError,
+)
+from rocketq.client.producer_pipeline import Deliveries
+from rocketq.client.replies import ReplyWaiters, reply_properties, reply_topic, request_properties
+from rocketq.client.session import Session, SessionConfig
+from rocketq.client.trace import SendTracer, TraceCollector
+from rocketq.client.transactions import TransactionListener, Transactions
+from rocketq.errors import ConfigError
+from rocketq.protocol.bodies.heartbeat import ProducerData
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.headers.send import RecallRequest, RecallResponse
+from rocketq.protocol.headers.transactions import CheckTransactionRequest
+from rocketq.protocol.names import Property
+from rocketq.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+Select = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue | None]
+
+
+_Given = TypeVar("_Given")
+Results = Callable[[_Given], tuple[SendResult, ...]]
+
+
+class SendObserver:
+    """Tells hooks of every send of a producer; they change nothing and spoil nothing."""
+
+    def __init__(self, hooks: list[SendHook], group: str, clock: Clock) -> None:
+        self._hooks = hooks
+        self._group = group
+        self._clock = clock
+
+    def add(self, hook: SendHook) -> None:
+        self._hooks.append(hook)
+
+    def __bool__(self) -> bool:
+        """Whether anybody looks on."""
+        return bool(self._hooks)
+
+    async def around(
+        self,
+        mode: SendMode,
+        messages: tuple[Message, ...],
+        queue: MessageQueue | None,
+        work: Coroutine[Any, Any, _Given],
+        results_of: Results[_Given],
+    ) -> _Given:
+        """What the work gives, or raises; `results_of` finds the results in it."""
+        if not self._hooks:
+            return await work
+        context = SendContext(group=self._group, messages=messages, mode=mode, queue=queue)
+        self._tell("before_send", context)
+        began_ms = self._clock.monotonic_ms()
+        results: tuple[SendResult, ...] = ()
+        try:
+            given = await work
+            results = results_of(given)
+            return given
+        except BaseException as error:
+            context.error = error
+            results = tuple(one for one in getattr(error, "results", ()) if one is not None)  # of a part of a batch
+            raise
+        finally:
+            context.results = results
+            context.outcome = outcome_of(results, context.error)
+            context.elapsed_ms = self._clock.monotonic_ms() - began_ms
+            if results:
+                context.queue = results[0].queue
+            self._tell("after_send", context)
+
+    def _tell(self, what: str, context: SendContext) -> None:
+        for hook in self._hooks:
+            try:
+                getattr(hook, what)(context)
+            except Exception:  # an observer may not spoil what it observes
+                log.exception("a hook failed at %s", what)
+
+
+def _one_result(result: SendResult) -> tuple[SendResult, ...]:
+    return (result,)
+
+
+def _no_result(nothing: None) -> tuple[SendResult, ...]:
+    return ()
+
+
+class AsyncProducer:
+    """Sends messages as a member of `group`.
+
+    async with AsyncProducer("orders", name_servers="127.0.0.1:9876") as producer:
+        result = await producer.send(Message(topic="Orders", body=b"..."))
+
+    With `name_servers` it has a session of its own; with `session` it shares one, which its owner closes. It belongs
+    to the event loop it is started on.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_servers: str | Sequence[str] | None = None,
+        session: Session | None = None,
+        session_config: SessionConfig | None = None,
+        config: ProducerConfig | None = None,
+        transaction: TransactionListener | None = None,
+        hooks: Sequence[SendHook] = (),
+    ) -> None:
+        check_group(group)
+        if session is not None and (name_servers is not None or session_config is not None):
+            raise ConfigError("a producer shares a session, or makes one of its own: not both")
+        self._own = session is None
+        self.session = session if session is not None else Session(name_servers, config=session_config)
+        self.config = config or ProducerConfig()
+        self._user_group = group
+        self.group = self.session.namespace.group(group)
+        self._deliveries = Deliveries(self.session, self.group, self.config)
+        self._listener = transaction
+        self._observer = SendObserver(list(hooks), group, self.session.clock)
+        self._replies = ReplyWaiters()
+        self._transactions: Transactions | None = None
+        self._trace: TraceCollector | None = None
+        self._tracer: SendTracer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    # coming and going
+
+    async def start(self) -> Self:
+        """Join the session; brokers are told. NameServers and brokers that are not there yet are no failure."""
+        if self._closed:
+            raise ClientClosedError(self._what)
+        if self._loop is not None:
+            raise ConfigError(f"{self._what} is started already")
+        self._loop = asyncio.get_running_loop()
+        if self._listener is not None:
+            self._transactions = Transactions(
+                self.session,
+                self.group,
+                self._listener,
+                checks_at_once=self.config.checks_at_once,
+                checks_max=self.config.checks_max,
+            )
+        self._deliveries.start()
+        if self.config.trace:
+            self._trace = TraceCollector(self.session, self._user_group, "PRODUCE", topic=self.config.trace_topic)
+            self._tracer = SendTracer(self._trace, self.session, self._user_group)
+            self._observer.add(self._tracer)
+        try:
+            await self.session.members.join(self)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """What is under way ends first, within its timeout; then brokers are told. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        self._replies.close(self._what)
+        await self._deliveries.close(self._what, self.config.send_timeout_ms)
+        if self._trace is not None:
+            await self._trace.close()
+        await self.session.members.leave(self)
+        if self._own:
+            await self.session.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # sending
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | None = None,
+        select: Select | None = None,
+        arg: Any = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """The result once a broker has stored it, on another broker when one fails.
+
+        With `queue`, `sharding_key` (messages of one key go to one queue) or `select` (given the queues, the message
+        and `arg`) it goes there, in one try. SendFailedError tells why it did not go; without an answer it may have
+        been stored all the same.
+        """
+        self._check_ready()
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        extra = None
+        if sharding_key is not None or select is not None:
+            if queue is not None or (sharding_key is not None and select is not None):
+                raise ConfigError("a queue is given, chosen by sharding_key or by select: one of them")
+            queue, limit_ms = await self._selected(message, sharding_key, select, arg, limit_ms)
+            extra = {Property.SHARDING_KEY: str(sharding_key)} if sharding_key is not None else None
+        if not self._observer:
+            return await self._deliveries.one(message, queue, limit_ms, extra)
+        return await self._observed(
+            SendMode.SEND, message, queue, self._deliveries.one(message, queue, limit_ms, extra)
+        )
+
+    async def send_oneway(
+        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> None:
+        """Hand it to the network; nobody says what became of it."""
+        self._check_ready()
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        work = self._deliveries.oneway(message, queue, limit_ms)
+        await self._observer.around(SendMode.ONEWAY, (message,), queue, work, _no_result)
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> list[SendResult]:
+        """The results in the order of the messages, which have one topic; split into as few requests as fit.
+
+        BatchFailedError tells which were sent when a later part failed.
+        """
+        self._check_ready()
+        check_batch(messages)
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self.session.clock.monotonic_ms() + limit_ms
+        work = self._deliveries.parts(messages, queue, deadline_ms)
+        return await self._observer.around(SendMode.BATCH, tuple(messages), queue, work, tuple)
+
+    async def send_in_transaction(
+        self, message: Message, arg: Any = None, *, timeout_ms: int | None = None
+    ) -> TransactionResult:
+        """Store it where no consumer sees it, run the listener's `execute`, and commit it or roll it back.
+
+        A listener that does not know, or fails, leaves it for the broker's later check.
+        """
+        self._check_ready()
+        if self._transactions is None:
+            raise ConfigError(f"{self._what} has no transaction listener: give it transaction=TransactionListener(...)")
+        check(message, self.config.body_bytes_max)
+        if message.is_delayed:
+            raise MessageInvalidError("a transactional message cannot be delayed")
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        half = self._deliveries.single(message, None, limit_ms, half_properties(self.group))
+        sent = await self._observed(SendMode.HALF, message, None, half)
+        topic = self._deliveries.topic(message.topic)
+        addr = await self._deliveries.path.master(topic, sent.queue.broker_name, limit_ms)
+        result = await self._transactions.settle(message, arg, sent, topic, addr)
+        if self._tracer is not None:
+            self._tracer.transaction_ended(message, result)
+        return result
+
+    async def recall(self, handle: str | None, *, timeout_ms: int | None = None) -> str:
+        """Take a message with a timer back before its time, by the `recall_handle` of its result; its id.
+
+        A broker's refusal says why not: it may be too late. RecallHandleError when it is no handle.
+        """
+        self._check_ready()
+        place = recall_place(handle)
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        addr = await self._deliveries.path.master(place.topic, place.broker_name, limit_ms)
+        request = RecallRequest(group=self.group, topic=place.topic, handle=place.encode())
+        success = False
+        try:
+            answer = await self.session.call(addr, request, timeout_ms=limit_ms)
+            success = True
+        finally:
+            if self._tracer is not None:
+                self._tracer.recalled(self.session.namespace.plain(place.topic), place.unique_key, success)
+        return RecallResponse.decode(answer.ext_fields).message_id
+
+    async def request(
+        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int = 3_000
+    ) -> StoredMessage:
+        """Send it and wait for the reply of whoever consumes it; ReplyTimeoutError when none comes."""
+        self._check_ready()
+        check(message, self.config.body_bytes_max)
+        topic = self._deliveries.topic(message.topic)
+        deadline_ms = self.session.clock.monotonic_ms() + timeout_ms
+        correlation_id = str(uuid.uuid4())
+        extra = request_properties(correlation_id, self.session.client_id, timeout_ms)
+        if self.session.routes.peek(topic) is None:  # its brokers must know us before the reply can come
+            await self._deliveries.path.queues(topic, timeout_ms)
+            await self.session.members.heartbeat()
+        reply = self._replies.expect(correlation_id)
+        try:
+            left_ms = max(1, deadline_ms - self.session.clock.monotonic_ms())
+            sent = await self._observed(
+                SendMode.SEND, message, queue, self._deliveries.single(message, queue, left_ms, extra)
+            )
+            left_ms = max(1, deadline_ms - self.session.clock.monotonic_ms())
+            async with asyncio.timeout(left_ms / 1000):
+                return await reply
+        except TimeoutError:
+            raise ReplyTimeoutError(message.topic, sent.message_id, timeout_ms) from None
+        finally:
+            self._replies.forget(correlation_id)
+            reply.cancel()
+
+    async def reply(
+        self,
+        to: StoredMessage,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Answer a message that was sent by `request`; NotARequestError when it was not."""
+        self._check_ready()
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        extra = reply_properties(to.properties, to.message_id)
+        message = Message(topic=reply_topic(to), body=body, properties=properties or {})
+        work = self._deliveries.single(message, None, limit_ms, extra, RequestCode.SEND_REPLY_MESSAGE_V2)
+        return await self._observed(SendMode.REPLY, message, None, work)
+
+    async def queues(self, topic: str, *, timeout_ms: int | None = None) -> tuple[MessageQueue, ...]:
+        """Where messages of a topic may go, in the order a selector gets them."""
+        self._check_ready()
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        found = await self._deliveries.path.queues(self._deliveries.topic(topic), limit_ms)
+        return tuple(self.session.namespace.plain_queue(queue) for queue in found)
+
+    # as a member of the session
+
+    def topics(self) -> Collection[str]:
+        return tuple(self._deliveries.topics)
+
+    def heartbeat_part(self) -> ProducerData:
+        return ProducerData(group=self.group)
+
+    async def check_transaction(self, addr: str, header: CheckTransactionRequest, message: StoredMessage) -> None:
+        if self._transactions is None:
+            log.warning("%s was asked about a transaction and has no listener", self._what)
+            return
+        await self._transactions.check(addr, header, message)
+
+    def take_reply(self, correlation_id: str, reply: StoredMessage) -> bool:
+        return self._replies.take(correlation_id, reply)
+
+    def health(self) -> dict[str, Any]:
+        return {
+            "kind": "producer",
+            "group": self._user_group,
+            "topics": sorted(self._deliveries.topics),
+            "in_flight_count": self._deliveries.in_flight.count,
+            "in_flight_bytes": self._deliveries.in_flight.size_bytes,
+            "waiting_for_replies": len(self._replies),
+            "traces_dropped": self._trace.dropped_count if self._trace is not None else 0,
+        }
+
+    # how
+
+    @property
+    def _what(self) -> str:
+        return f"producer {self._user_group}"
+
+    def _check_ready(self) -> None:
+        if self._closed:
+            raise ClientClosedError(self._what)
+        if self._loop is None:
+            raise NotStartedError(self._what)
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoopError(self._what)
+
+    async def _observed(
+        self, mode: SendMode, message: Message, queue: MessageQueue | None, work: Coroutine[Any, Any, SendResult]
+    ) -> SendResult:
+        return await self._observer.around(mode, (message,), queue, work, _one_result)
+
+    async def _selected(
+        self, message: Message, sharding_key: str | int | None, select: Select | None, arg: Any, timeout_ms: int
+    ) -> tuple[MessageQueue, int]:
+        """The queue, and what is left of the time."""
+        self._deliveries.check(message)  # before anybody is asked for a route
+        began_ms = self.session.clock.monotonic_ms()
+        queues = await self.queues(message.topic, timeout_ms=timeout_ms)
+        left_ms = max(1, timeout_ms - (self.session.clock.monotonic_ms() - began_ms))
+        if select is None:
+            assert sharding_key is not None
+            return queues[hash_index(sharding_key, len(queues))], left_ms
+        try:
+            chosen = select(queues, message, arg)
+        except Exception as error:  # the selector is the user's
+            raise SelectorError(message.topic, f"{type(error).__name__}: {error}") from error
+        if not isinstance(chosen, MessageQueue):
+            raise SelectorError(message.topic, f"a MessageQueue was expected, not {type(chosen).__name__}")
+        return chosen, left_ms

@@ -1,0 +1,227 @@
+"""The queues a pull consumer owns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from rocketq.client.core.config import PullConfig, PullWindow
+from rocketq.client.core.consumer_stats import ClientFigures
+from rocketq.client.core.namespaces import Namespace
+from rocketq.client.core.process_queue import PULL_IDLE_MS_MAX, PulledQueue
+from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.client.core.subscriptions import SubscriptionTable
+from rocketq.client.fetcher import GroupPulls, PullStatus
+from rocketq.client.offsets import OffsetKeeper
+from rocketq.client.rebalance import RebalancePlan
+from rocketq.client.session import Session
+from rocketq.errors import RocketQError
+from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.failures import BrokerError
+
+log = logging.getLogger(__name__)
+
+CHECK_S: Final = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class LitePorts:
+    session: Session
+    group: str
+    namespace: Namespace
+    config: PullConfig
+    pulls: GroupPulls
+    subscriptions: SubscriptionTable
+    keeper: OffsetKeeper
+    figures: ClientFigures
+
+
+class LiteQueues:
+    """Belongs to one event loop."""
+
+    def __init__(self, ports: LitePorts) -> None:
+        self._ports = ports
+        self._window: PullWindow = ports.config.window
+        self._queues: dict[MessageQueue, PulledQueue] = {}
+        self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._arrived = asyncio.Event()
+        self._freed = asyncio.Event()
+        self._turn = 0
+
+    # sharing
+
+    def owned(self) -> Collection[MessageQueue]:
+        return list(self._queues)
+
+    def stuck(self) -> Collection[MessageQueue]:
+        now_ms = self._now_ms()
+        return [queue for queue, one in self._queues.items() if now_ms - one.last_pull_ms > PULL_IDLE_MS_MAX]
+
+    async def apply(self, topic: str, plan: RebalancePlan) -> bool:
+        for queue in plan.drop:
+            await self.drop(queue)
+        for queue in plan.add:
+            self.add(queue)
+        return plan.changes
+
+    def add(self, queue: MessageQueue) -> None:
+        if queue not in self._queues:
+            one = self._queues[queue] = PulledQueue(queue, self._now_ms())
+            self._tasks[queue] = asyncio.get_running_loop().create_task(self._pull_on(one))
+
+    async def drop(self, queue: MessageQueue) -> None:
+        """What was settled of it is saved."""
+        one = self._queues.pop(queue, None)
+        if one is None:
+            return
+        one.dropped = True
+        await self._halt(queue)
+        self._ports.pulls.forget(queue)
+        if self._ports.config.auto_commit and one.settled is not None:
+            self._ports.keeper.table.update(queue, one.settled)
+        await self._ports.keeper.give_away(queue)
+
+    async def stop(self) -> None:
+        for queue in list(self._tasks):
+            await self._halt(queue)
+
+    # handing out
+
+    def get(self, queue: MessageQueue) -> PulledQueue | None:
+        return self._queues.get(queue)
+
+    def all(self) -> list[PulledQueue]:
+        return list(self._queues.values())
+
+    def take(self, count_max: int) -> list[StoredMessage]:
+        """Of the queues in turns; nothing when nothing is there."""
+        queues = list(self._queues.values())
+        taken: list[StoredMessage] = []
+        for step in range(len(queues)):
+            one = queues[(self._turn + step) % len(queues)]
+            if one.ready:
+                taken += one.take(count_max - len(taken))
+                if len(taken) >= count_max:
+                    self._turn = (self._turn + step + 1) % len(queues)
+                    break
+        if taken:
+            self._freed.set()
+        return taken
+
+    def give_back(self, messages: Sequence[StoredMessage]) -> None:
+        by_queue: dict[MessageQueue, list[StoredMessage]] = {}
+        for message in messages:
+            by_queue.setdefault(self._ports.namespace.queue(message.queue), []).append(message)
+        for queue, some in by_queue.items():
+            if (one := self._queues.get(queue)) is not None:
+                one.give_back(some)
+
+    async def arrival(self, timeout_s: float) -> None:
+        """Until something may be there, at most so long."""
+        self._arrived.clear()
+        if any(one.ready for one in self._queues.values()):
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """A pull under way is given up, or the queue would go on only when the broker answers it."""
+        one = self._queues[queue]
+        one.seek(offset)
+        await self._halt(queue)
+        if not one.dropped:
+            self._tasks[queue] = asyncio.get_running_loop().create_task(self._pull_on(one))
+
+    def pause(self, queues: Collection[MessageQueue], paused: bool) -> None:
+        for queue in queues:
+            if (one := self._queues.get(queue)) is not None:
+                one.paused = paused
+        self._arrived.set()
+        self._freed.set()
+
+    # pulling
+
+    async def _pull_on(self, one: PulledQueue) -> None:
+        config, failed = self._ports.config, 0
+        while not one.dropped:
+            try:
+                if one.pull_offset is None:
+                    one.seek(await self._ports.keeper.start_of(one.queue))
+                await self._until_ready(one)
+                await self._pull(one)
+                failed = 0
+            except RocketQError as error:
+                log.log(
+                    logging.WARNING if failed == 0 else logging.DEBUG,
+                    "group %s: %s: %s",
+                    self._ports.group,
+                    one.queue,
+                    error,
+                )
+                failed += 1
+                if not isinstance(error, BrokerError):
+                    self._ports.session.routes.forget(one.queue.topic)
+                await asyncio.sleep(config.retry_ms / 1000)
+            except Exception:  # a filter or a store of a user's own, or garbage of a broker: the queue must go on
+                log.exception("group %s: pulling %s failed", self._ports.group, one.queue)
+                await asyncio.sleep(config.retry_ms / 1000)
+
+    async def _pull(self, one: PulledQueue) -> None:
+        ports, queue = self._ports, one.queue
+        if one.dropped or one.pull_offset is None:
+            return
+        subscription = ports.subscriptions.get(queue.topic) or Subscription(topic=queue.topic)
+        seeks, began_ms = one.seeks, self._now_ms()
+        result = await ports.pulls.pull(
+            queue,
+            one.pull_offset,
+            subscription,
+            count_max=ports.config.pull_batch_max,
+            hold_ms=ports.config.hold_ms,
+            tags=ports.subscriptions.tags(queue.topic),
+            with_expression=True,
+            lite=True,
+            timeout_ms=ports.config.pull_timeout_ms,
+        )
+        one.last_pull_ms = self._now_ms()
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            if seeks == one.seeks:
+                log.warning("group %s: %s goes on at %d", ports.group, queue, result.next_offset)
+                one.seek(result.next_offset)
+            return
+        messages: Sequence[StoredMessage] = result.messages
+        if messages:
+            ports.figures.of(queue.topic, one.last_pull_ms).pulled(
+                one.last_pull_ms, len(messages), one.last_pull_ms - began_ms
+            )
+            for keeps in ports.config.filters:
+                messages = keeps.keep(ports.group, queue, messages)
+        if one.put(messages, result.next_offset, seeks) and messages:
+            self._arrived.set()
+
+    async def _until_ready(self, one: PulledQueue) -> None:
+        """Not paused, and not too much held."""
+        while not one.dropped:
+            one.last_pull_ms = self._now_ms()
+            total = sum(other.count for other in self._queues.values())
+            if not one.paused and self._window.hold_reason(one) is None and total <= self._ports.config.held_max:
+                return
+            self._freed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S):
+                    await self._freed.wait()
+
+    async def _halt(self, queue: MessageQueue) -> None:
+        task = self._tasks.pop(queue, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _now_ms(self) -> int:
+        return self._ports.session.clock.monotonic_ms()

@@ -1,0 +1,450 @@
+"""A consumer that calls a listener."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rocketq.client.consume import ConcurrentService, OrderlyService, SendBacks, ServicePorts
+from rocketq.client.consumer import HALF_AN_HOUR_MS, check_consumer_group, check_sql, default_store
+from rocketq.client.core.config import PushConfig
+from rocketq.client.core.consumer_stats import ClientFigures, running_properties
+from rocketq.client.core.namespaces import Namespace
+from rocketq.client.core.process_queue import ProcessQueue
+from rocketq.client.core.routes import queue_order
+from rocketq.client.core.stored_messages import StoredMessage, delivered
+from rocketq.client.core.subscriptions import ALL, SubscriptionTable, make_subscription
+from rocketq.client.errors import ClientClosedError, ClientError
+from rocketq.client.fetcher import GroupPulls, PullPorts
+from rocketq.client.listener import Calling, Listener, call_directly, takes_two
+from rocketq.client.members import Member
+from rocketq.client.offsets import OffsetKeeper, OffsetStore, QueuePositions
+from rocketq.client.push_queues import PushQueues, QueueLocks
+from rocketq.client.rebalance import Rebalancer
+from rocketq.client.session import Session, SessionConfig
+from rocketq.client.trace import ConsumeTracer, TraceCollector
+from rocketq.errors import ConfigError, RocketQError
+from rocketq.protocol.bodies.heartbeat import ConsumerData
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
+from rocketq.protocol.flags import ConsumeType, ExpressionType, MessageModel
+from rocketq.protocol.names import Property, retry_topic
+
+log = logging.getLogger(__name__)
+
+OVERDUE_CHECK_MS_MAX: Final = 60_000
+FIRST_LOCK_RENEWAL_S: Final = 1.0
+
+
+class PushEngine:
+    """Belongs to one event loop; made when the consumer starts."""
+
+    def __init__(
+        self,
+        member: Member,
+        listener: Listener,
+        session: Session,
+        namespace: Namespace,
+        subscriptions: SubscriptionTable,
+        config: PushConfig,
+        offset_store: OffsetStore | None,
+        *,
+        paused: bool,
+    ) -> None:
+        self._member = member
+        self._config = config
+        self._session = session
+        self._namespace = namespace
+        self._group = group = member.group
+        self._subscriptions = subscriptions
+        self._began_ms = session.clock.now_ms()
+        self.figures = ClientFigures()
+        self.resumed = asyncio.Event()
+        if not paused:
+            self.resumed.set()
+        from_time_ms = config.from_time_ms
+        self.keeper = OffsetKeeper(
+            offset_store or default_store(session, config, group),
+            QueuePositions(session),
+            group,
+            from_where=config.from_where,
+            from_time_ms=self._began_ms - HALF_AN_HOUR_MS if from_time_ms is None else from_time_ms,
+        )
+        self._trace: TraceCollector | None = None
+        hooks = list(config.hooks)
+        if config.trace:
+            plain = self._namespace.plain(group)
+            self._trace = TraceCollector(session, plain, "CONSUME", topic=config.trace_topic)
+            hooks.append(ConsumeTracer(self._trace, session, plain))
+        self._calling = Calling(listener, session.clock, hooks, config.consume_timeout_ms)
+        ports = PullPorts(
+            session=session,
+            group=group,
+            config=config,
+            pulls=GroupPulls(session, group, self._namespace),
+            subscriptions=self._subscriptions,
+            offsets=self.keeper.table,
+            commits_with_pulls=self.keeper.goes_with_pulls,
+            figures=self.figures,
+            resumed=self.resumed,
+            submit=self._submit,
+            moved=self._moved,
+            window=config.window,
+        )
+        self.queues = PushQueues(ports, self.keeper, QueueLocks(session, group))
+        self.service = self.queues.service = self._make_service()
+        self.rebalancer = Rebalancer(
+            session,
+            group,
+            self.queues,
+            self._subscriptions,
+            model=config.model,
+            strategy=config.strategy,
+            broker_assigns=config.broker_assigns,
+            interval_ms=config.rebalance_interval_ms,
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._moves: set[asyncio.Task[None]] = set()
+
+    def _make_service(self) -> ConcurrentService | OrderlyService:
+        ports = ServicePorts(
+            group=self._namespace.plain(self._group),
+            config=self._config,
+            clock=self._session.clock,
+            calling=self._calling,
+            send_backs=SendBacks(self._session, self._group, self._namespace, self._config.max_reconsume_times),
+            offsets=self.keeper.table,
+            figures=self.figures,
+            freed=self.queues.freed,
+        )
+        if self._config.orderly:
+            return OrderlyService(ports, self.queues.relock)
+        return ConcurrentService(ports)
+
+    async def start(self) -> None:
+        now_ms = self._session.clock.now_ms()
+        if self._config.model is MessageModel.CLUSTERING:
+            self._subscriptions.put(make_subscription(retry_topic(self._group), ALL, None, now_ms))
+        for subscription in self._subscriptions.all():
+            if subscription.expression_type == ExpressionType.SQL92:
+                await check_sql(self._session, self._group, subscription)
+        await self._session.members.join(self._member)
+        await self.rebalancer.round()
+        self._run(self.rebalancer.run())
+        self._run(self._save_offsets())
+        if isinstance(self.service, OrderlyService):
+            if self._config.model is MessageModel.CLUSTERING:
+                self._run(self._renew_locks())
+        else:
+            self._run(self._find_overdue(self.service))
+
+    async def stop(self, wait_ms: int) -> None:
+        tasks = [*self._tasks, *self._moves]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if not await self.queues.stop(wait_ms):
+            log.warning("group %s: listeners still run; their messages come again elsewhere", self._group)
+        if self._trace is not None:
+            await self._trace.close()
+        await self._session.members.leave(self._member)
+
+    def announce(self, topic: str | None) -> None:
+        """Subscriptions changed: brokers are told, and queues shared anew."""
+        self._run(self._announce(topic))
+
+    async def _announce(self, topic: str | None) -> None:
+        subscription = self._subscriptions.get(topic) if topic is not None else None
+        if subscription is not None:
+            await self._session.members.refresh_routes([subscription.topic])
+            if subscription.expression_type == ExpressionType.SQL92:
+                try:
+                    await check_sql(self._session, self._group, subscription)
+                except RocketQError as error:
+                    log.error("group %s: the subscription to %s is refused: %s", self._group, topic, error)
+        await self._session.members.heartbeat()
+        self.rebalancer.wake()
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        log.info("group %s: offsets are reset: %s", self._group, dict(offsets))
+        async with self.rebalancer.lock:
+            await self.queues.move(offsets, self._config.reset_wait_ms)
+        self.rebalancer.wake()
+
+    async def _moved(self, held: ProcessQueue, offset: int) -> None:
+        """A broker says where a queue goes on. Not awaited by its pulling, which is ended by it."""
+        log.warning("group %s: %s has no offset we asked for; it goes on at %d", self._group, held.queue, offset)
+        held.dropped = True
+        task = asyncio.get_running_loop().create_task(self.reset({held.queue: offset}))
+        self._moves.add(task)
+        task.add_done_callback(self._moves.discard)
+
+    def _submit(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
+        self.service.submit(held, messages)
+
+    async def _save_offsets(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.persist_interval_ms / 1000)
+            await self.keeper.save()
+
+    async def _renew_locks(self) -> None:
+        await asyncio.sleep(min(FIRST_LOCK_RENEWAL_S, self._config.lock_interval_ms / 1000))
+        while True:
+            try:
+                async with self.rebalancer.lock:  # a queue that is just given away must not be locked again
+                    kept = await self.queues.renew_locks()
+                    if not kept:
+                        await self.queues.drop_unlocked()
+                if not kept:
+                    self.rebalancer.wake()
+            except Exception:  # renewal must go on, whatever failed this time
+                log.exception("group %s: renewing locks failed", self._group)
+            await asyncio.sleep(self._config.lock_interval_ms / 1000)
+
+    async def _find_overdue(self, service: ConcurrentService) -> None:
+        while True:
+            await asyncio.sleep(min(self._config.consume_timeout_ms, OVERDUE_CHECK_MS_MAX) / 1000)
+            try:
+                await service.send_back_overdue(self.queues.held())
+            except Exception:  # the search must go on, whatever failed this time
+                log.exception("group %s: sending back late messages failed", self._group)
+
+    def running_info(self) -> RunningConsumer:
+        clock, table = self._session.clock, self.keeper.table
+        skew_ms = clock.now_ms() - clock.monotonic_ms()
+        return RunningConsumer(
+            properties=running_properties(
+                name_servers=self._session.name_servers.addrs,
+                consume_type=ConsumeType.CONSUME_PASSIVELY,
+                orderly=self._config.orderly,
+                workers=self._config.workers,
+                began_ms=self._began_ms,
+                settings=self._config,
+            ),
+            subscriptions=self._subscriptions.all(),
+            queues={held.queue: held.report(table.get(held.queue) or 0, skew_ms) for held in self.queues.held()},
+            rates=self.figures.rates(clock.monotonic_ms()),
+        )
+
+    async def consume_directly(self, message: StoredMessage) -> ConsumeDirectlyResult:
+        """One call, whose outcome touches no offset."""
+        first_topic = message.properties.get(Property.RETRY_TOPIC) or message.topic
+        return await call_directly(
+            self._calling.listener,
+            delivered(message, topic=self._namespace.plain(first_topic)),
+            self._namespace.plain(self._group),
+            self._config,
+            self._session.clock,
+        )
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueHealth:
+    """One owned queue: the offset reached, what is held of it, and when it was last pulled."""
+
+    committed: int | None
+    held_count: int
+    held_bytes: int
+    pull_age_ms: int
+
+
+class AsyncPushConsumer:
+    """Calls `listener(messages, context)` with messages of the topics it is subscribed to.
+
+        async with AsyncPushConsumer("orders", listener, name_servers="127.0.0.1:9876") as consumer:
+            consumer.subscribe("Orders", "new || paid")
+
+    The listener is a plain function, called in threads, or an asynchronous one. Returning means done; an exception or
+    ConsumeResult.LATER means that the messages come again. Messages may come twice: see docs/guide/duplicates.md.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        listener: Listener,
+        *,
+        name_servers: str | Sequence[str] | None = None,
+        session: Session | None = None,
+        session_config: SessionConfig | None = None,
+        config: PushConfig | None = None,
+        orderly: bool | None = None,
+        offset_store: OffsetStore | None = None,
+    ) -> None:
+        config = config or PushConfig()
+        self.config = config if orderly is None else replace(config, orderly=orderly)
+        if not callable(listener):
+            raise ConfigError(f"a listener is called, {type(listener).__name__} cannot be")
+        if not takes_two(listener):
+            raise ConfigError("a listener is called with two arguments, the messages and a context: this one cannot be")
+        check_consumer_group(group)
+        if session is not None and (name_servers is not None or session_config is not None):
+            raise ConfigError("a consumer shares a session, or makes one of its own: not both")
+        self._listener = listener
+        self._owns_session = session is None
+        self.session = session if session is not None else Session(name_servers, config=session_config)
+        self._namespace = self.session.namespace
+        self.group = self._namespace.group(group)
+        """As brokers know it."""
+        self._subscriptions = SubscriptionTable()
+        self._offset_store = offset_store
+        self._paused = False
+        self._engine: PushEngine | None = None
+        self._closed = False
+
+    # life
+
+    async def start(self) -> None:
+        """Known to brokers, with its first queues, when this returns."""
+        if self._closed:
+            raise ClientClosedError(f"consumer {self.group}")
+        if self._engine is not None:
+            raise ClientError(f"consumer {self.group} was started already")
+        engine = self._engine = PushEngine(
+            self,
+            self._listener,
+            self.session,
+            self._namespace,
+            self._subscriptions,
+            self.config,
+            self._offset_store,
+            paused=self._paused,
+        )
+        try:
+            await engine.start()
+        except BaseException:
+            self._engine = None
+            await engine.stop(wait_ms=0)
+            raise
+
+    async def close(self) -> None:
+        """Listeners under way come to their end, offsets are saved, locks given back, brokers told."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._engine is not None:
+                await self._engine.stop(self.config.shutdown_wait_ms)
+        finally:
+            if self._owns_session:
+                await self.session.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # what users do
+
+    def subscribe(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> None:
+        """To all messages, those of tags (`a || b`), or those an SQL92 expression is true for. At any time.
+
+        SubscriptionInvalidError says what is wrong with an expression and where. A broker without property filters
+        refuses SQL92: that is raised by `start`, later it is logged.
+        """
+        named = self._namespace.topic(topic) if isinstance(topic, str) else topic
+        subscription = make_subscription(named, expression, sql, self.session.clock.now_ms())
+        self._subscriptions.put(subscription)
+        if self._engine is not None:
+            self._engine.announce(subscription.topic)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Its queues are given away."""
+        if self._subscriptions.remove(self._namespace.topic(topic)) and self._engine is not None:
+            self._engine.announce(None)
+
+    def pause(self) -> None:
+        """Nothing more is pulled; what is held is still consumed."""
+        self._paused = True
+        if self._engine is not None:
+            self._engine.resumed.clear()
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._engine is not None:
+            self._engine.resumed.set()
+            self._engine.rebalancer.wake()
+
+    @property
+    def is_paused(self) -> bool:
+        return self._paused
+
+    def assignment(self) -> tuple[MessageQueue, ...]:
+        """The queues that are ours now; those of retries are not listed."""
+        engine = self._engine
+        retries = retry_topic(self.group)
+        owned = [queue for queue in engine.queues.owned() if queue.topic != retries] if engine is not None else []
+        return tuple(sorted((self._namespace.plain_queue(queue) for queue in owned), key=queue_order))
+
+    def health(self) -> Mapping[str, Any]:
+        """For `session.health()`: every queue that is ours, with a QueueHealth each."""
+        told = {"kind": "push consumer", "group": self._namespace.plain(self.group), "paused": self._paused}
+        if self._engine is None:
+            return {**told, "assignment": {}}
+        now_ms, table = self.session.clock.monotonic_ms(), self._engine.keeper.table
+        queues = {
+            self._namespace.plain_queue(held.queue): QueueHealth(
+                committed=table.get(held.queue),
+                held_count=held.count,
+                held_bytes=held.bytes,
+                pull_age_ms=now_ms - held.last_pull_ms,
+            )
+            for held in self._engine.queues.held()
+        }
+        return {**told, "assignment": queues}
+
+    async def commit(self) -> None:
+        """Save the offsets reached now instead of within the next seconds."""
+        if self._engine is not None:
+            await self._engine.keeper.save()
+
+    # what a session and brokers ask
+
+    def topics(self) -> Collection[str]:
+        return self._subscriptions.topics()
+
+    def heartbeat_part(self) -> ConsumerData:
+        return ConsumerData(
+            group=self.group,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            model=self.config.model,
+            from_where=self.config.from_where,
+            subscriptions=self._subscriptions.all(),
+        )
+
+    def ids_changed(self) -> None:
+        if self._engine is not None:
+            self._engine.rebalancer.wake()
+
+    async def reset_offsets(self, topic: str, table: Mapping[MessageQueue, int]) -> None:
+        if self._engine is not None:
+            await self._engine.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
+
+    def consume_positions(self, topic: str) -> Mapping[MessageQueue, int]:
+        if self._engine is None:
+            return {}
+        return {queue: offset for queue, offset in self._engine.keeper.table.all().items() if queue.topic == topic}
+
+    def running_info(self) -> RunningConsumer:
+        return self._engine.running_info() if self._engine is not None else RunningConsumer()
+
+    async def consume_directly(self, message: StoredMessage) -> ConsumeDirectlyResult:
+        if self._engine is None:
+            raise ClientClosedError(f"consumer {self.group}")
+        return await self._engine.consume_directly(message)

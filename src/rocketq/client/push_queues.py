@@ -1,0 +1,250 @@
+"""The queues a push consumer owns, and their locks on brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from rocketq.client.consume import ConcurrentService, OrderlyService
+from rocketq.client.core.process_queue import OrderlyQueue, ProcessQueue
+from rocketq.client.core.routes import MASTER_ID
+from rocketq.client.fan_out import outcomes
+from rocketq.client.fetcher import PullPorts, QueuePulling
+from rocketq.client.offsets import OffsetKeeper
+from rocketq.client.rebalance import RebalancePlan
+from rocketq.client.session import Session
+from rocketq.errors import RocketQError
+from rocketq.protocol.bodies.locks import LockAnswer, LockRequest
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.flags import MessageModel
+
+log = logging.getLogger(__name__)
+
+LOCK_TIMEOUT_MS: Final = 1_000
+
+
+class QueueLocks:
+    """One member of a group has a queue at a time. Brokers forget a lock that is not renewed for a minute."""
+
+    def __init__(self, session: Session, group: str) -> None:
+        self._session = session
+        self._group = group
+
+    async def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
+        """Those of them that are ours now; asking for one that is ours renews it."""
+        by_addr = await self._by_master(queues)
+        calls = {addr: self._lock(addr, asked) for addr, asked in by_addr.items()}
+        found = await outcomes(calls)
+        for addr, error in found.failures.items():
+            log.warning("group %s: no locks from %s: %s", self._group, addr, error)
+        return frozenset(queue for locked in found.results.values() for queue in locked)
+
+    async def unlock(self, queues: Collection[MessageQueue]) -> None:
+        """Given back; a broker that cannot be told forgets them by itself."""
+        for addr, asked in (await self._by_master(queues)).items():
+            body = LockRequest(group=self._group, client_id=self._session.client_id, queues=tuple(asked)).encode()
+            try:
+                await self._session.call(
+                    addr, None, code=RequestCode.UNLOCK_BATCH_MQ, body=body, timeout_ms=LOCK_TIMEOUT_MS
+                )
+            except RocketQError as error:
+                log.info("group %s: queues stay locked at %s for a while: %s", self._group, addr, error)
+
+    async def _lock(self, addr: str, queues: Collection[MessageQueue]) -> tuple[MessageQueue, ...]:
+        body = LockRequest(group=self._group, client_id=self._session.client_id, queues=tuple(queues)).encode()
+        answer = await self._session.call(
+            addr, None, code=RequestCode.LOCK_BATCH_MQ, body=body, timeout_ms=LOCK_TIMEOUT_MS
+        )
+        return LockAnswer.decode(answer.body).queues
+
+    async def _by_master(self, queues: Collection[MessageQueue]) -> dict[str, list[MessageQueue]]:
+        found: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            try:
+                route = await self._session.routes.get(queue.topic)
+            except RocketQError as error:
+                log.info("group %s: %s: %s", self._group, queue, error)
+                continue
+            addrs = next((broker.addrs for broker in route.brokers if broker.broker_name == queue.broker_name), {})
+            if MASTER_ID in addrs:
+                found.setdefault(addrs[MASTER_ID], []).append(queue)
+        return found
+
+
+RELEASE_WAIT_MS: Final = 1_000
+BROKER_LOCK_LIFE_MS: Final = 60_000
+_POLL_S: Final = 0.005
+
+
+class PushQueues:
+    """Changed only under the rebalancer's lock, or when the consumer ends."""
+
+    def __init__(self, ports: PullPorts, keeper: OffsetKeeper, locks: QueueLocks) -> None:
+        self._ports = ports
+        self._keeper = keeper
+        self._locks = locks
+        self._full_window = ports.window
+        self._owned: dict[MessageQueue, QueuePulling] = {}
+        self._maybe_locked: set[MessageQueue] = set()
+        """Brokers may have them locked for us, owned or not: a round may be cancelled anywhere."""
+        self.service: ConcurrentService | OrderlyService
+        """Set by whoever composes the consumer; the two know each other."""
+        self._orderly = ports.config.orderly
+        self._locking = self._orderly and ports.config.model is MessageModel.CLUSTERING
+
+    # what there is
+
+    def owned(self) -> Collection[MessageQueue]:
+        return list(self._owned)
+
+    def held(self) -> list[ProcessQueue]:
+        return [pulling.held for pulling in self._owned.values()]
+
+    def stuck(self) -> Collection[MessageQueue]:
+        now_ms = self._now_ms()
+        return [queue for queue, pulling in self._owned.items() if pulling.held.pull_is_stuck(now_ms)]
+
+    def freed(self, held: ProcessQueue) -> None:
+        pulling = self._owned.get(held.queue)
+        if pulling is not None and pulling.held is held:
+            pulling.freed()
+
+    # sharing
+
+    async def apply(self, topic: str, plan: RebalancePlan) -> bool:
+        changed = False
+        for queue in plan.drop:
+            changed |= await self.drop(queue)
+        free = [queue for queue in plan.add if queue not in self._owned]
+        if free:
+            changed |= await self._add(free)
+        if changed:
+            self._ports.window = self._full_window.shared_by(len(self._owned))
+        return changed
+
+    async def drop(self, queue: MessageQueue) -> bool:
+        """Its offset is saved before anybody else may begin with it. False when its listener is in the way."""
+        pulling = self._owned.get(queue)
+        if pulling is None:
+            return False
+        if isinstance(self.service, OrderlyService) and isinstance(pulling.held, OrderlyQueue):
+            pulling.held.unlock_attempts += 1
+            if not await self.service.release(pulling.held, RELEASE_WAIT_MS):
+                log.info("%s is kept for another round: its listener is busy", queue)
+                return False
+        if isinstance(self.service, ConcurrentService):
+            self.service.settle()
+        await pulling.stop()
+        self._owned.pop(queue, None)
+        self._ports.pulls.forget(queue)
+        await self._keeper.give_away(queue)
+        await self._unlock([queue])
+        return True
+
+    async def _add(self, queues: list[MessageQueue]) -> bool:
+        """A queue that is locked but cannot be begun is given back: somebody else may be able to."""
+        locked = await self._lock(queues) if self._locking else frozenset(queues)
+        added = False
+        for queue in queues:
+            if queue not in locked:
+                log.info("%s is still locked by another member", queue)
+                continue
+            try:
+                offset = await self._keeper.start_of(queue)
+            except RocketQError as error:
+                log.warning("%s is not begun yet: %s", queue, error)
+                continue
+            except Exception:  # a user's own store must not keep other queues from being begun
+                log.exception("%s is not begun yet: the offset store failed", queue)
+                continue
+            self._begin(queue, offset)
+            added = True
+        await self._unlock([queue for queue in locked if queue not in self._owned])
+        return added
+
+    def _begin(self, queue: MessageQueue, offset: int) -> None:
+        now_ms = self._now_ms()
+        held = OrderlyQueue(queue, now_ms) if self._orderly else ProcessQueue(queue, now_ms)
+        if isinstance(held, OrderlyQueue):
+            held.set_lock(self._locking, now_ms)
+        pulling = self._owned[queue] = QueuePulling(held, offset, self._ports)
+        pulling.start()
+
+    # locks
+
+    async def _lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
+        self._maybe_locked.update(queues)
+        return await self._locks.lock(queues)
+
+    async def _unlock(self, queues: Collection[MessageQueue]) -> None:
+        if self._locking and queues:
+            await self._locks.unlock(queues)
+            self._maybe_locked.difference_update(queues)
+
+    async def renew_locks(self) -> bool:
+        """Of all owned queues. False when one was lost: somebody else may have it, so it is begun anew."""
+        now_ms = self._now_ms()
+        queues = list(self._owned)
+        locked = await self._lock(queues)
+        kept = True
+        for queue in queues:
+            held = self._owned[queue].held if queue in self._owned else None
+            if not isinstance(held, OrderlyQueue):
+                continue
+            if queue in locked:
+                stale = now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS
+                held.set_lock(not stale, now_ms)
+                kept = kept and not stale
+        return kept
+
+    async def relock(self, held: OrderlyQueue) -> bool:
+        """A lock that ran out; had it run out at the broker too, the queue must be begun anew."""
+        now_ms = self._now_ms()
+        if now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS:
+            return False
+        held.set_lock(held.queue in await self._lock([held.queue]), now_ms)
+        return held.locked
+
+    async def drop_unlocked(self) -> None:
+        """Queues whose locks are gone for good; the next round asks for them again."""
+        now_ms = self._now_ms()
+        for queue, pulling in list(self._owned.items()):
+            held = pulling.held
+            if isinstance(held, OrderlyQueue) and now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS:
+                await self.drop(queue)
+
+    # moving
+
+    async def move(self, offsets: Mapping[MessageQueue, int], wait_ms: int) -> None:
+        """Queues start again at these offsets: all are stopped, listeners under way awaited, the offsets saved."""
+        mine = [self._owned[queue] for queue in offsets if queue in self._owned]
+        await asyncio.gather(*(pulling.stop() for pulling in mine))
+        deadline_ms = self._now_ms() + wait_ms
+        while any(pulling.held.calls for pulling in mine) and self._now_ms() < deadline_ms:
+            await asyncio.sleep(_POLL_S)
+        for pulling in mine:
+            queue = pulling.held.queue
+            if isinstance(self.service, OrderlyService) and isinstance(pulling.held, OrderlyQueue):
+                await self.service.release(pulling.held, RELEASE_WAIT_MS)
+            pulling.held.clear()
+            self._owned.pop(queue, None)
+            await self._keeper.set(queue, offsets[queue])
+            self._keeper.table.forget(queue)
+
+    async def stop(self, service_wait_ms: int) -> bool:
+        """No more pulls; what listeners still have is awaited and counts. Offsets are saved, locks given back."""
+        pullings = list(self._owned.values())
+        await asyncio.gather(*(pulling.halt() for pulling in pullings))
+        finished = await self.service.stop(service_wait_ms)
+        for pulling in pullings:
+            pulling.held.dropped = True
+        await self._keeper.save()
+        await self._unlock(self._maybe_locked)
+        self._owned.clear()
+        return finished
+
+    def _now_ms(self) -> int:
+        return self._ports.session.clock.monotonic_ms()

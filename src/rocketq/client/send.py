@@ -1,0 +1,353 @@
+"""Send requests: find the queue and its broker, exchange the request, retry on another broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rocketq.client.core.messages import Message, Outgoing, prepare
+from rocketq.client.core.requests import SendTemplate
+from rocketq.client.core.routes import MASTER_ID, FaultLatency, RoundRobin, from_template, publish_queues
+from rocketq.client.core.send_flow import (
+    SEND_STATUSES,
+    Accepted,
+    Attempt,
+    RetryPolicy,
+    SendResult,
+    accepted,
+    failure,
+    send_result,
+)
+from rocketq.client.errors import NoQueueError
+from rocketq.client.fan_out import outcomes
+from rocketq.client.session import Session
+from rocketq.errors import RequestTimeoutError, RocketQError
+from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.bodies.routes import TopicRoute
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.failures import BrokerError, TopicNotFound, failure_of
+from rocketq.protocol.headers.offsets import MaxOffsetRequest
+from rocketq.protocol.headers.send import SendRequest
+from rocketq.protocol.names import AUTO_CREATE_TOPIC
+from rocketq.protocol.requests import make_request
+
+log = logging.getLogger(__name__)
+
+SEND_TIMEOUT_MS: Final = 3_000
+NEW_TOPIC_QUEUES: Final = 4
+TEMPLATES_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where messages of a topic may go, as its route says."""
+
+    route: TopicRoute
+    queues: tuple[MessageQueue, ...]
+    masters: Mapping[str, str]
+
+
+class SendPath:
+    """Sends of one group. Topics and queues are as brokers know them, with the namespace."""
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        *,
+        policy: RetryPolicy | None = None,
+        faults: FaultLatency | None = None,
+        template_topic: str = AUTO_CREATE_TOPIC,
+        new_topic_queues: int = NEW_TOPIC_QUEUES,
+    ) -> None:
+        self._session = session
+        self._clock = session.clock
+        self._group = group
+        self._policy = policy or RetryPolicy()
+        self._faults = faults
+        self._template_topic = template_topic
+        self._new_topic_queues = new_topic_queues
+        self._choice = RoundRobin(int.from_bytes(os.urandom(2), "big"), faults)  # many short-lived senders spread
+        self._try = self._exchange if faults is None else self._watched
+        self._targets: dict[str, Target] = {}
+        self._templates: dict[tuple[str, str, RequestCode], SendTemplate] = {}
+
+    async def anywhere(
+        self,
+        topic: str,
+        outgoing: Outgoing,
+        timeout_ms: int,
+        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+    ) -> Accepted:
+        """To one queue of the topic, after a failure to one of another broker. The timeout bounds all of it.
+
+        What no other try can help is raised as it is; SendFailedError tells of all tries.
+        """
+        began_ms = self._clock.monotonic_ms()
+        attempts: list[Attempt] = []
+        unsure: Accepted | None = None
+        failed_broker: str | None = None
+        policy, left_ms = self._policy, timeout_ms
+        for attempt in range(1, policy.attempts_max + 1):
+            target = self._known(topic) or await self._target(topic, left_ms)
+            now_ms = self._clock.monotonic_ms() if self._faults is not None else 0
+            queue = self._choice.choose(target.queues, failed_broker, now_ms)
+            if queue.broker_name == failed_broker:
+                await asyncio.sleep(min(policy.pause_ms(attempt), left_ms) / 1000)  # it is the only one there is
+            left_ms = timeout_ms - (self._clock.monotonic_ms() - began_ms)
+            if left_ms <= 0:
+                break
+            failed_broker = queue.broker_name
+            try:
+                answer = await self._try(target, queue, outgoing, policy.timeout_ms(attempt, left_ms), code)
+            except RocketQError as error:
+                if not policy.is_worth_another(error):
+                    if unsure is not None:
+                        return unsure
+                    raise
+                attempts.append((queue.broker_name, error))
+                self._session.routes.expire(topic)
+            else:
+                if policy.is_settled(SEND_STATUSES[answer.code]):
+                    return answer
+                unsure = answer
+            left_ms = timeout_ms - (self._clock.monotonic_ms() - began_ms)
+            if left_ms <= 0:
+                break
+        if unsure is not None:
+            return unsure
+        elapsed_ms = self._clock.monotonic_ms() - began_ms
+        raise failure(topic, attempts, elapsed_ms, timeout_ms) from (attempts[-1][1] if attempts else None)
+
+    async def to_queue(
+        self,
+        queue: MessageQueue,
+        outgoing: Outgoing,
+        timeout_ms: int,
+        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+    ) -> Accepted:
+        """To this queue, once."""
+        began_ms = self._clock.monotonic_ms()
+        target = self._known(queue.topic) or await self._target(queue.topic, timeout_ms)
+        left_ms = max(1, timeout_ms - (self._clock.monotonic_ms() - began_ms))
+        try:
+            return await self._try(target, queue, outgoing, left_ms, code)
+        except RocketQError:
+            self._session.routes.expire(queue.topic)
+            raise
+
+    async def oneway(self, topic: str, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int) -> None:
+        """Returns when the message is handed to the network; nobody says what became of it."""
+        target = self._known(topic) or await self._target(topic, timeout_ms)
+        chosen = queue or self._choice.choose(target.queues, now_ms=self._clock.monotonic_ms())
+        addr = self._master(target, chosen)
+        command = self._command(chosen, outgoing, RequestCode.SEND_MESSAGE_V2, oneway=True)
+        await self._session.notify_command(addr, command, timeout_ms=timeout_ms)
+
+    async def queues(self, topic: str, timeout_ms: int) -> tuple[MessageQueue, ...]:
+        """Those a message may go to, in the order of the route."""
+        return (self._known(topic) or await self._target(topic, timeout_ms)).queues
+
+    async def master(self, topic: str, broker_name: str, timeout_ms: int) -> str:
+        """Where this broker writes messages of the topic; NoQueueError when it has no master at present."""
+        target = self._known(topic) or await self._target(topic, timeout_ms)
+        return self._master(target, MessageQueue(topic=topic, broker_name=broker_name, queue_id=0))
+
+    def masters(self) -> dict[str, tuple[str, str]]:
+        """By broker name, where it was written to last and a topic it has."""
+        return {name: (addr, topic) for topic, target in self._targets.items() for name, addr in target.masters.items()}
+
+    def _known(self, topic: str) -> Target | None:
+        """The target if it can be written to, and the route it was made of is remembered and still fresh."""
+        target = self._targets.get(topic)
+        if target is None or not target.queues or self._session.routes.peek(topic) is not target.route:
+            return None
+        return target
+
+    async def _target(self, topic: str, timeout_ms: int) -> Target:
+        route = await self._route_by(topic, timeout_ms)
+        target = self._targets.get(topic)
+        if target is None or target.route is not route:
+            masters = {one.broker_name: one.addrs[MASTER_ID] for one in route.brokers if MASTER_ID in one.addrs}
+            target = self._targets[topic] = Target(route, publish_queues(topic, route), masters)
+        if not target.queues:
+            self._session.routes.expire(topic)
+            raise NoQueueError(topic, "no queue of it can be written at present")
+        return target
+
+    async def _route_by(self, topic: str, timeout_ms: int) -> TopicRoute:
+        timeout_ms = max(1, timeout_ms)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._route(topic)
+        except TimeoutError:
+            addrs = ";".join(self._session.name_servers.addrs)
+            raise RequestTimeoutError(addrs, RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout_ms) from None
+
+    async def _route(self, topic: str) -> TopicRoute:
+        """Of a topic that does not exist the route it will have once a broker got its first message."""
+        try:
+            return await self._session.routes.get(topic)
+        except TopicNotFound as unknown:
+            try:
+                template = await self._session.routes.get(self._template_topic)
+            except TopicNotFound:
+                raise unknown from None
+            return from_template(template, self._new_topic_queues)
+
+    async def _watched(
+        self, target: Target, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, code: RequestCode
+    ) -> Accepted:
+        """An exchange from which we learn how its broker does."""
+        assert self._faults is not None
+        began_ms = self._clock.monotonic_ms()
+        isolated = reachable = True
+        try:
+            answer = await self._exchange(target, queue, outgoing, timeout_ms, code)
+            isolated = False
+        except BrokerError:
+            reachable = False
+            raise
+        except RocketQError:
+            reachable = self._faults.config.probe_interval_ms is None  # with probes somebody finds out
+            raise
+        except asyncio.CancelledError:
+            isolated = False
+            raise
+        finally:
+            now_ms = self._clock.monotonic_ms()
+            self._faults.record(queue.broker_name, now_ms - began_ms, now_ms, isolated=isolated, reachable=reachable)
+        return answer
+
+    async def _exchange(
+        self, target: Target, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, code: RequestCode
+    ) -> Accepted:
+        addr = self._master(target, queue)
+        if not self._session.is_plain or outgoing.reconsume_times or outgoing.max_reconsume_times is not None:
+            command = self._command(queue, outgoing, code)
+            answer = await self._session.exchange(addr, command, timeout_ms=timeout_ms, accept=SEND_STATUSES)
+            return accepted(answer.code, answer.ext_fields, queue)
+        connection = self._session.opened(addr)
+        if connection is None or connection.writes_paused:
+            connection, timeout_ms = await self._session.writable(addr, code, timeout_ms)
+        template = self._template(queue, code)
+        born_ms = self._clock.now_ms()
+        queue_id = queue.queue_id
+        answer = await connection.begin_call(
+            code, timeout_ms, lambda opaque: template.frame(opaque, queue_id, born_ms, outgoing)
+        )
+        if answer.code not in SEND_STATUSES:
+            raise failure_of(answer, peer=addr)
+        return accepted(answer.code, answer.ext_fields, queue)
+
+    def _master(self, target: Target, queue: MessageQueue) -> str:
+        addr = target.masters.get(queue.broker_name)
+        if addr is None:
+            raise NoQueueError(queue.topic, f"broker {queue.broker_name} has no master at present")
+        return addr
+
+    def _template(self, queue: MessageQueue, code: RequestCode) -> SendTemplate:
+        key = (queue.topic, queue.broker_name, code)
+        template = self._templates.get(key)
+        if template is None:
+            if len(self._templates) >= TEMPLATES_MAX:
+                self._templates.clear()
+            template = self._templates[key] = SendTemplate(
+                self._group,
+                queue.topic,
+                queue.broker_name,
+                code=code,
+                template_topic=self._template_topic,
+                new_topic_queues=self._new_topic_queues,
+            )
+        return template
+
+    def _command(self, queue: MessageQueue, outgoing: Outgoing, code: RequestCode, *, oneway: bool = False) -> Command:
+        request = SendRequest(
+            group=self._group,
+            topic=queue.topic,
+            default_topic=self._template_topic,
+            default_queue_count=self._new_topic_queues,
+            queue_id=queue.queue_id,
+            sys_flag=outgoing.sys_flag,
+            born_ms=self._clock.now_ms(),
+            flag=outgoing.flag,
+            properties=outgoing.properties,
+            reconsume_times=outgoing.reconsume_times,
+            max_reconsume_times=outgoing.max_reconsume_times,
+            batch=code is RequestCode.SEND_BATCH_MESSAGE,
+            broker_name=queue.broker_name,
+        )
+        return make_request(request, opaque=0, code=code, body=outgoing.body, oneway=oneway)
+
+
+class Sender:
+    """Sends as a producer of `group` does. Topics and queues are as brokers know them."""
+
+    def __init__(self, session: Session, group: str, *, attempts_max: int = 3) -> None:
+        self._session = session
+        self._path = SendPath(session, group, policy=RetryPolicy(attempts_max=attempts_max))
+
+    async def send(
+        self, message: Message, queue: MessageQueue | None = None, *, timeout_ms: int = SEND_TIMEOUT_MS
+    ) -> SendResult:
+        """To this queue, once; without one to a queue of the topic, and after a failure to one of another broker.
+
+        The timeout bounds the whole call. A message whose answer did not come may have been stored.
+        """
+        outgoing = prepare(message, self._session.unique_ids.next(self._session.clock.now_ms()))
+        if queue is not None:
+            answer = await self._path.to_queue(queue, outgoing, timeout_ms)
+        else:
+            answer = await self._path.anywhere(message.topic, outgoing, timeout_ms)
+        return send_result(answer, outgoing.unique_key)
+
+
+class Prober:
+    """Of one producer. A small question that every broker answers, with little patience."""
+
+    def __init__(self, session: Session, faults: FaultLatency, path: SendPath) -> None:
+        self._session = session
+        self._faults = faults
+        self._path = path
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._faults.config.probe_interval_ms is not None:
+            self._task = asyncio.get_running_loop().create_task(self._run(self._faults.config.probe_interval_ms))
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, interval_ms: int) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await self.probe()
+            except Exception:  # probing must go on, whatever failed this time
+                log.exception("brokers could not be probed")
+
+    async def probe(self) -> None:
+        """All that are out of reach, at once; those that have left all routes are forgotten."""
+        masters = self._path.masters()
+        self._faults.keep_only(masters)
+        timeout_ms = self._faults.config.probe_timeout_ms
+        found = await outcomes(
+            {
+                name: self._session.call(
+                    masters[name][0], MaxOffsetRequest(topic=masters[name][1], queue_id=0), timeout_ms=timeout_ms
+                )
+                for name in self._faults.unreachable()
+            }
+        )
+        for name in found.results:
+            self._faults.reached(name)
+        for name, error in found.failures.items():
+            log.debug("broker %s is still out of reach: %s", name, error)

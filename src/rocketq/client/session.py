@@ -1,0 +1,239 @@
+"""A session: NameServers, connections, routes and the client id that producers, consumers and admins share."""
+
+from __future__ import annotations
+
+import os
+import socket
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
+
+from rocketq.client.core.messages import UniqueIds
+from rocketq.client.core.namespaces import Namespace, namespace_in
+from rocketq.client.errors import ClientClosedError
+from rocketq.client.fan_out import on_each
+from rocketq.client.members import Members, handlers
+from rocketq.client.name_servers import NameServers, parse_name_servers
+from rocketq.client.routes import RouteCache
+from rocketq.errors import ConfigError
+from rocketq.protocol.acl import Credentials, sign
+from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
+from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.command import Command
+from rocketq.protocol.failures import failure_of
+from rocketq.protocol.headers.nameserver import RouteRequest
+from rocketq.protocol.headers.wire import Header
+from rocketq.protocol.requests import make_request
+from rocketq.remoting import ClientTls, Connection, ConnectionPool, Dispatcher, Hook
+from rocketq.runtime.clock import Clock, SystemClock
+
+
+@runtime_checkable
+class TellsHealth(Protocol):
+    """A member that has something to say."""
+
+    def health(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHealth:
+    """`brokers` of the routes in use by address, True where a connection is open; a broker nobody needed yet has none.
+
+    `routes` are the ages of remembered routes by topic. `members` is what producers and consumers say of themselves.
+    """
+
+    client_id: str
+    name_servers: Mapping[str, bool]
+    brokers: Mapping[str, bool]
+    routes: Mapping[str, int]
+    members: tuple[Mapping[str, Any], ...]
+    closed: bool
+
+
+_DONE = (ResponseCode.SUCCESS,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConfig:
+    control_timeout_ms: int = 3_000
+    """For every request but sends and pulls."""
+    route_life_ms: int = 30_000
+    """How long a route is used before it is asked for again; those of members are asked for as often."""
+    heartbeat_interval_ms: int = 30_000
+    instance_name: str | None = None
+    """Names this client among those of its host; must be unique there. None: process id and a random number."""
+    namespace: str | None = None
+    """Put before every topic and group in requests, and taken off whatever is handed out."""
+    tls: ClientTls | None = None
+    credentials: Credentials | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("control_timeout_ms", "route_life_ms", "heartbeat_interval_ms"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is at least 1")
+
+
+class Session:
+    """Belongs to the event loop it is first used on; close it there, or use it in an `async with`."""
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        config: SessionConfig | None = None,
+        hooks: Sequence[Hook] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config or SessionConfig()
+        self.clock = clock or SystemClock()
+        self.client_id = _client_id(self.config.instance_name)
+        """What brokers know this session by: one producer and one consumer of a group each."""
+        self.dispatcher = Dispatcher()
+        self.namespace = Namespace(self.config.namespace or _implied_namespace(name_servers))
+        self.name_servers = NameServers(parse_name_servers(name_servers), self.exchange)
+        self.routes = RouteCache(self._look_up_route, self.clock, life_ms=self.config.route_life_ms)
+        self.unique_ids = UniqueIds(_host_bytes(), os.getpid(), int.from_bytes(os.urandom(4), "big"))
+        self._pool = ConnectionPool(self.dispatcher, tls=self.config.tls, hooks=hooks)
+        self._closed = False
+        self._is_plain = self.config.credentials is None and not hooks
+        self.members = Members(self)
+        handlers.bind(self.dispatcher, self.members)
+        self._pool.add_open_callback(lambda addr, _: self.members.connected(addr))
+
+    async def call(
+        self,
+        addr: str,
+        header: Header | None,
+        *,
+        code: RequestCode | None = None,
+        body: bytes = b"",
+        extra: Mapping[str, str] | None = None,
+        timeout_ms: int | None = None,
+        accept: Collection[int] = _DONE,
+    ) -> Command:
+        """The answer of a broker; one whose code is not accepted is raised as the BrokerError it stands for."""
+        command = make_request(header, opaque=0, code=code, body=body, extra=extra)
+        return await self.exchange(addr, command, timeout_ms=timeout_ms, accept=accept)
+
+    async def notify(
+        self,
+        addr: str,
+        header: Header | None,
+        *,
+        code: RequestCode | None = None,
+        body: bytes = b"",
+        timeout_ms: int | None = None,
+    ) -> None:
+        """A request that wants no answer; returns when it is handed to the network."""
+        await self.notify_command(
+            addr, make_request(header, opaque=0, code=code, body=body, oneway=True), timeout_ms=timeout_ms
+        )
+
+    async def notify_command(self, addr: str, command: Command, *, timeout_ms: int | None = None) -> None:
+        if self.config.credentials is not None:
+            command = sign(command, self.config.credentials)
+        self._refuse_if_closed()
+        await self._pool.invoke_oneway(addr, command, timeout_ms or self.config.control_timeout_ms)
+
+    async def ask(self, header: Header | None = None, *, code: RequestCode | None = None, body: bytes = b"") -> Command:
+        """The answer of a NameServer."""
+        return await self.name_servers.ask(make_request(header, opaque=0, code=code, body=body))
+
+    async def tell(self, header: Header) -> None:
+        """Every NameServer; PartlyFailedError names those that did not accept it."""
+        command = make_request(header, opaque=0)
+        await on_each({addr: self.exchange(addr, command) for addr in self.name_servers.addrs})
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ClientClosedError("the session")
+
+    async def exchange(
+        self, addr: str, command: Command, *, timeout_ms: int | None = None, accept: Collection[int] = _DONE
+    ) -> Command:
+        if self.config.credentials is not None:
+            command = sign(command, self.config.credentials)
+        self._refuse_if_closed()
+        answer = await self._pool.invoke(addr, command, timeout_ms or self.config.control_timeout_ms)
+        if answer.code not in accept:
+            raise failure_of(answer, peer=addr)
+        return answer
+
+    async def cluster(self) -> ClusterTable:
+        """All brokers that are registered now."""
+        return ClusterTable.decode((await self.ask(code=RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether frames may be made without a command: nothing must be signed, nobody looks on."""
+        return self._is_plain
+
+    def opened(self, addr: str) -> Connection | None:
+        """The connection to this address, if there is one."""
+        return self._pool.opened(addr)
+
+    async def writable(self, addr: str, code: int, timeout_ms: int) -> tuple[Connection, int]:
+        """A connection whose peer is not behind with reading, and what is left of the time then."""
+        self._refuse_if_closed()
+        began_ms = self.clock.monotonic_ms()
+        connection = await self._pool.ready(addr, code, timeout_ms)
+        return connection, max(1, timeout_ms - (self.clock.monotonic_ms() - began_ms))
+
+    def is_connected(self, addr: str) -> bool:
+        return self._pool.opened(addr) is not None
+
+    def health(self) -> SessionHealth:
+        """What it is connected to, how old its routes are, and what its members say."""
+        members = self.members.all()
+        addrs = {addr for broker in self.routes.brokers() for addr in broker.addrs.values()}
+        return SessionHealth(
+            client_id=self.client_id,
+            name_servers={addr: self.is_connected(addr) for addr in self.name_servers.addrs},
+            brokers={addr: self.is_connected(addr) for addr in sorted(addrs)},
+            routes=self.routes.ages_ms(),
+            members=tuple(member.health() for member in members if isinstance(member, TellsHealth)),
+            closed=self._closed,
+        )
+
+    async def close(self) -> None:
+        self._closed = True
+        await self.members.close()
+        await self.routes.close()
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _look_up_route(self, topic: str) -> TopicRoute:
+        return TopicRoute.decode((await self.ask(RouteRequest(topic=topic, strict_json=True))).body)
+
+
+def _implied_namespace(name_servers: str | Sequence[str] | None) -> str | None:
+    given = name_servers.split(";") if isinstance(name_servers, str) else name_servers or ()
+    return next((found for found in map(namespace_in, given) if found is not None), None)
+
+
+def _client_id(instance_name: str | None) -> str:
+    return f"{_own_ip()}@{instance_name or f'{os.getpid()}#{int.from_bytes(os.urandom(6))}'}"
+
+
+def _own_ip() -> str:
+    """Of the way to other networks, without sending anything there; ids need no more than a hint."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def _host_bytes() -> bytes:
+    """Four bytes that stay the same on one host; ids need no more, and no address is looked up for them."""
+    return zlib.crc32(socket.gethostname().encode()).to_bytes(4, "big")

@@ -1,0 +1,416 @@
+"""Producer, consumers and admin without await."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rocketq.client.admin import AsyncAdmin
+from rocketq.client.admin.brokers import AsyncBrokers
+from rocketq.client.admin.groups import AsyncGroups
+from rocketq.client.admin.messages import AsyncMessages
+from rocketq.client.admin.offsets import AsyncOffsets
+from rocketq.client.admin.pending import AsyncTimers, AsyncTransactions
+from rocketq.client.admin.topics import AsyncTopics
+from rocketq.client.consumer import check_consumer_group
+from rocketq.client.core.config import ProducerConfig, PullConfig, PushConfig, check_group
+from rocketq.client.core.messages import Message
+from rocketq.client.core.send_flow import SendHook, SendResult
+from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.client.core.subscriptions import ALL, make_subscription
+from rocketq.client.listener import Listener
+from rocketq.client.name_servers import parse_name_servers
+from rocketq.client.offsets import OffsetStore
+from rocketq.client.producer import AsyncProducer, Select
+from rocketq.client.pull_consumer import AsyncPullConsumer
+from rocketq.client.push_consumer import AsyncPushConsumer
+from rocketq.client.session import SessionConfig, SessionHealth
+from rocketq.client.sync.facade import Engine, Facade, blocking
+from rocketq.client.transactions import TransactionListener
+from rocketq.protocol.bodies.queues import MessageQueue
+
+
+class Producer(Facade[AsyncProducer, AsyncProducer]):
+    """What AsyncProducer does, from any thread, also while an event loop runs in it; in a forked child it starts anew.
+
+    with Producer("orders", name_servers="127.0.0.1:9876") as producer:
+        result = producer.send(Message(topic="Orders", body=b"..."))
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_servers: str | Sequence[str] | None = None,
+        session_config: SessionConfig | None = None,
+        config: ProducerConfig | None = None,
+        transaction: TransactionListener | None = None,
+        hooks: Sequence[SendHook] = (),
+    ) -> None:
+        check_group(group)
+        addrs = parse_name_servers(name_servers)  # here, so that a bad one is said before anything is sent
+
+        def make() -> AsyncProducer:
+            return AsyncProducer(
+                group,
+                name_servers=addrs,
+                session_config=session_config,
+                config=config,
+                transaction=transaction,
+                hooks=hooks,
+            )
+
+        super().__init__(Engine(make, AsyncProducer.start, f"producer {group}"), lambda producer: producer)
+
+    send = blocking(AsyncProducer.send)
+    send_oneway = blocking(AsyncProducer.send_oneway)
+    send_batch = blocking(AsyncProducer.send_batch)
+    send_in_transaction = blocking(AsyncProducer.send_in_transaction)
+    recall = blocking(AsyncProducer.recall)
+    request = blocking(AsyncProducer.request)
+    reply = blocking(AsyncProducer.reply)
+    queues = blocking(AsyncProducer.queues)
+
+    def send_async(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | None = None,
+        select: Select | None = None,
+        arg: Any = None,
+        timeout_ms: int | None = None,
+    ) -> Future[SendResult]:
+        """As `send`, without waiting: the future has the result, or what was raised."""
+        return self._engine.submit(
+            lambda producer: producer.send(
+                message, queue=queue, sharding_key=sharding_key, select=select, arg=arg, timeout_ms=timeout_ms
+            )
+        )
+
+    def start(self) -> Self:
+        """Not needed: the first call does it. Done at once it shows early what is wrong."""
+        self._engine.start()
+        return self
+
+    def health(self) -> SessionHealth:
+        """What it is connected to."""
+
+        async def ask(producer: AsyncProducer) -> SessionHealth:
+            return producer.session.health()
+
+        return self._run(ask)
+
+    def close(self) -> None:
+        """What is under way ends first. May be called again."""
+        self._engine.close(AsyncProducer.close)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_Consumer = TypeVar("_Consumer", bound=AsyncPushConsumer | AsyncPullConsumer)
+_Result = TypeVar("_Result")
+
+
+class _Subscribing(Facade[_Consumer, _Consumer]):
+    """What both have in common. Subscriptions are remembered: in a forked child the consumer is made anew."""
+
+    def __init__(self, make: Callable[[], _Consumer], start: Any, what: str) -> None:
+        self._subscribed: dict[str, tuple[str, str | None]] = {}
+        self._started_in = -1
+
+        def made() -> _Consumer:
+            consumer = make()
+            for topic, (expression, sql) in self._subscribed.items():
+                consumer.subscribe(topic, expression, sql=sql)
+            return consumer
+
+        super().__init__(Engine(made, start, what), lambda consumer: consumer)
+
+    def start(self) -> Self:
+        self._engine.start()
+        self._started_in = os.getpid()
+        return self
+
+    def subscribe(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> None:
+        """To all messages, those of tags (`a || b`), or those an SQL92 expression is true for."""
+        make_subscription(topic, expression, sql, 0)
+        self._subscribed[topic] = (expression, sql)
+        if self._is_started:
+            self._do(lambda consumer: consumer.subscribe(topic, expression, sql=sql))
+
+    def unsubscribe(self, topic: str) -> None:
+        self._subscribed.pop(topic, None)
+        if self._is_started:
+            self._do(lambda consumer: consumer.unsubscribe(topic))
+
+    def assignment(self) -> tuple[MessageQueue, ...]:
+        """The queues that are ours now."""
+        return self._do(lambda consumer: consumer.assignment())
+
+    def health(self) -> Mapping[str, Any]:
+        """The queues that are ours and how far they are."""
+        return self._do(lambda consumer: consumer.health())
+
+    @property
+    def _is_started(self) -> bool:
+        return self._started_in == os.getpid()
+
+    def _do(self, work: Callable[[_Consumer], _Result]) -> _Result:
+        """On the loop of the consumer, though it does not wait for anything."""
+
+        async def run(consumer: _Consumer) -> _Result:
+            return work(consumer)
+
+        return self._run(run)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+
+class PushConsumer(_Subscribing[AsyncPushConsumer]):
+    """What AsyncPushConsumer does, for programs without an event loop; listeners run in threads.
+
+    with PushConsumer("orders", listener, name_servers="127.0.0.1:9876") as consumer:
+        consumer.subscribe("Orders", "new || paid")
+        wait_until_the_program_ends()
+    """
+
+    def __init__(
+        self,
+        group: str,
+        listener: Listener,
+        *,
+        name_servers: str | Sequence[str] | None = None,
+        session_config: SessionConfig | None = None,
+        config: PushConfig | None = None,
+        orderly: bool | None = None,
+        offset_store: OffsetStore | None = None,
+    ) -> None:
+        check_consumer_group(group)
+        addrs = parse_name_servers(name_servers)  # here, so that a bad one is said at once
+
+        def make() -> AsyncPushConsumer:
+            return AsyncPushConsumer(
+                group,
+                listener,
+                name_servers=addrs,
+                session_config=session_config,
+                config=config,
+                orderly=orderly,
+                offset_store=offset_store,
+            )
+
+        super().__init__(make, AsyncPushConsumer.start, f"consumer {group}")
+
+    commit = blocking(AsyncPushConsumer.commit)
+
+    def pause(self) -> None:
+        """Nothing more is pulled; what is held is still consumed."""
+        self._do(AsyncPushConsumer.pause)
+
+    def resume(self) -> None:
+        self._do(AsyncPushConsumer.resume)
+
+    def close(self) -> None:
+        """Listeners under way come to their end, offsets are saved, locks given back, brokers told."""
+        self._engine.close(AsyncPushConsumer.close)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class PullConsumer(_Subscribing[AsyncPullConsumer]):
+    """What AsyncPullConsumer does, for programs without an event loop.
+
+    with PullConsumer("reports", name_servers="127.0.0.1:9876") as consumer:
+        consumer.subscribe("Orders")
+        for message in consumer:
+            ...
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_servers: str | Sequence[str] | None = None,
+        session_config: SessionConfig | None = None,
+        config: PullConfig | None = None,
+        offset_store: OffsetStore | None = None,
+    ) -> None:
+        check_consumer_group(group)
+        addrs = parse_name_servers(name_servers)
+        self._assigned: list[MessageQueue] | None = None
+        self._ahead: list[StoredMessage] = []
+
+        def make() -> AsyncPullConsumer:
+            consumer = AsyncPullConsumer(
+                group, name_servers=addrs, session_config=session_config, config=config, offset_store=offset_store
+            )
+            if self._assigned is not None:
+                consumer.assign(self._assigned)
+            return consumer
+
+        super().__init__(make, AsyncPullConsumer.start, f"consumer {group}")
+
+    queues = blocking(AsyncPullConsumer.queues)
+    pull = blocking(AsyncPullConsumer.pull)
+    committed = blocking(AsyncPullConsumer.committed)
+    poll = blocking(AsyncPullConsumer.poll)
+    commit = blocking(AsyncPullConsumer.commit)
+    seek = blocking(AsyncPullConsumer.seek)
+    seek_to_time = blocking(AsyncPullConsumer.seek_to_time)
+    seek_to_begin = blocking(AsyncPullConsumer.seek_to_begin)
+    seek_to_end = blocking(AsyncPullConsumer.seek_to_end)
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Exactly these queues from now on, whatever the group has. Not together with `subscribe`."""
+        self._assigned = list(queues)
+        if self._is_started:
+            self._do(lambda consumer: consumer.assign(self._assigned or ()))
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """Behind the last message handed out; None while the queue is not begun."""
+        return self._do(lambda consumer: consumer.position(queue))
+
+    def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Nothing of these queues, or of all, is handed out."""
+        self._do(lambda consumer: consumer.pause(queues))
+
+    def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        self._do(lambda consumer: consumer.resume(queues))
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """Without end. Messages are fetched many at a time; those not looked at are handed out again."""
+        while True:
+            ahead = self.poll()
+            ahead.reverse()
+            self._ahead = ahead
+            while ahead:
+                yield ahead.pop()
+                if self._ahead is not ahead:  # something else was asked meanwhile, and what was left given back
+                    break
+
+    def close(self) -> None:
+        """What was handed out is dealt with; offsets are saved, brokers told."""
+        self._leave(settled=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave(settled=error is None)
+
+    def _run(self, work: Any) -> Any:
+        """Before anything else what was fetched ahead and not looked at goes back."""
+        left, self._ahead = self._ahead[::-1], []
+
+        async def run(consumer: AsyncPullConsumer) -> Any:
+            if left:
+                consumer.give_back(left)
+            return await work(consumer)
+
+        return self._engine.run(run)
+
+    def _leave(self, *, settled: bool) -> None:
+        left, self._ahead = self._ahead[::-1], []
+
+        async def farewell(consumer: AsyncPullConsumer) -> None:
+            if left:
+                consumer.give_back(left)
+            await consumer.leave(settled=settled)
+
+        self._engine.close(farewell)
+
+
+class Topics(Facade[AsyncAdmin, AsyncTopics]):
+    create = blocking(AsyncTopics.create)
+    list = blocking(AsyncTopics.list)
+    route = blocking(AsyncTopics.route)
+    configs = blocking(AsyncTopics.configs)
+    stats = blocking(AsyncTopics.stats)
+    consumers = blocking(AsyncTopics.consumers)
+    delete = blocking(AsyncTopics.delete)
+
+
+class Groups(Facade[AsyncAdmin, AsyncGroups]):
+    list = blocking(AsyncGroups.list)
+    set = blocking(AsyncGroups.set)
+    delete = blocking(AsyncGroups.delete)
+    status = blocking(AsyncGroups.status)
+    connections = blocking(AsyncGroups.connections)
+    producer_connections = blocking(AsyncGroups.producer_connections)
+    running = blocking(AsyncGroups.running)
+
+
+class Offsets(Facade[AsyncAdmin, AsyncOffsets]):
+    get = blocking(AsyncOffsets.get)
+    set = blocking(AsyncOffsets.set)
+    reset = blocking(AsyncOffsets.reset)
+
+
+class Messages(Facade[AsyncAdmin, AsyncMessages]):
+    get = blocking(AsyncMessages.get)
+    by_key = blocking(AsyncMessages.by_key)
+    by_unique_key = blocking(AsyncMessages.by_unique_key)
+    by_time = blocking(AsyncMessages.by_time)
+    resend = blocking(AsyncMessages.resend)
+
+
+class Brokers(Facade[AsyncAdmin, AsyncBrokers]):
+    cluster = blocking(AsyncBrokers.cluster)
+    addr = blocking(AsyncBrokers.addr)
+    status = blocking(AsyncBrokers.status)
+    stats = blocking(AsyncBrokers.stats)
+    config = blocking(AsyncBrokers.config)
+    set_config = blocking(AsyncBrokers.set_config)
+    producers = blocking(AsyncBrokers.producers)
+
+
+class Transactions(Facade[AsyncAdmin, AsyncTransactions]):
+    list = blocking(AsyncTransactions.list)
+
+
+class Timers(Facade[AsyncAdmin, AsyncTimers]):
+    list = blocking(AsyncTimers.list)
+    cancel = blocking(AsyncTimers.cancel)
+
+
+class Admin:
+    """What AsyncAdmin does, from any thread, also while an event loop runs in it.
+
+    with Admin("127.0.0.1:9876") as admin:
+        admin.topics.create("Orders", queues=4)
+    """
+
+    def __init__(self, name_servers: str | Sequence[str] | None = None, *, config: SessionConfig | None = None) -> None:
+        addrs = parse_name_servers(name_servers)  # here, so that a bad one is said before anything is asked
+        self._engine = Engine(lambda: AsyncAdmin(addrs, config=config))
+        self.topics = Topics(self._engine, lambda admin: admin.topics)
+        self.groups = Groups(self._engine, lambda admin: admin.groups)
+        self.offsets = Offsets(self._engine, lambda admin: admin.offsets)
+        self.messages = Messages(self._engine, lambda admin: admin.messages)
+        self.brokers = Brokers(self._engine, lambda admin: admin.brokers)
+        self.transactions = Transactions(self._engine, lambda admin: admin.transactions)
+        self.timers = Timers(self._engine, lambda admin: admin.timers)
+
+    def close(self) -> None:
+        self._engine.close(AsyncAdmin.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
