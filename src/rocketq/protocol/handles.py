@@ -1,11 +1,11 @@
 """Handles that clients return: receipt handles of POP, the texts of a pop answer, and recall handles.
 
-    pop handle     = start-offset SP pop-ms SP invisible-ms SP revive-queue SP retry SP broker SP queue SP offset
-    start offsets  = *( retry SP queue SP offset ";" )
-    message offsets= *( retry SP queue SP offset *( "," offset ) ";" )
-    order counts   = *( retry SP ( queue / "qo" queue "%" offset ) SP count ";" )
-    retry          = "0" the topic itself, "1" or "2" the group's retry topic in its older or newer name
-    recall handle  = base64url( "v1" SP topic SP brokerName SP slotMs SP uniqueKey )
+pop handle     = start-offset SP pop-ms SP invisible-ms SP revive-queue SP retry SP broker SP queue SP offset
+start offsets  = *( retry SP queue SP offset ";" )
+message offsets= *( retry SP queue SP offset *( "," offset ) ";" )
+order counts   = *( retry SP ( queue / "qo" queue "%" offset ) SP count ";" )
+retry          = "0" the topic itself, "1" or "2" the group's retry topic in its older or newer name
+recall handle  = base64url( "v1" SP topic SP brokerName SP slotMs SP uniqueKey )
 """
 
 from __future__ import annotations
