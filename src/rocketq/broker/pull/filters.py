@@ -17,8 +17,8 @@ from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import RETRY_PREFIX, Property
 from rocketq.protocol.properties import decode_properties
 from rocketq.remoting import Refusal
-from rocketq.store.consume_queue_ext import Extension
 from rocketq.store.queries import ExtensionFilter, RecordFilter
+from rocketq.store.queue_extensions import Extension
 
 
 @dataclass(frozen=True, slots=True)

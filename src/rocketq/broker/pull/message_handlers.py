@@ -21,7 +21,7 @@ from rocketq.protocol.headers import pull as headers
 from rocketq.protocol.messages import encode_record
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.store import StoreReader
-from rocketq.store.consume_queue_ext import Extension, is_address, position_of
+from rocketq.store.queue_extensions import Extension, is_address, position_of
 
 ANSWER_BYTES_MAX: Final = 12 << 20
 _UNIQUE_COUNT_MAX: Final = 32
