@@ -12,7 +12,7 @@ from struct import iter_unpack
 import pytest
 
 from rocketq.filter import BloomGeometry, compile_sql
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, Subscription
+from rocketq.protocol.bodies.clients import ConsumerData, Heartbeat, Subscription
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.properties import encode_properties
 from rocketq.store import tag_code

@@ -10,7 +10,7 @@ from rocketq.client.core.routes import masters_of
 from rocketq.client.offsets import FileOffsets, MemoryOffsets, OffsetStore, RemoteOffsets
 from rocketq.client.session import Session
 from rocketq.errors import ConfigError, RocketQError
-from rocketq.protocol.bodies.heartbeat import CheckClient, Subscription
+from rocketq.protocol.bodies.clients import CheckClient, Subscription
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.failures import TopicNotFound
 from rocketq.protocol.flags import MessageModel

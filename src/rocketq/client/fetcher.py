@@ -22,7 +22,7 @@ from rocketq.client.core.subscriptions import ALL, SubscriptionTable, is_wanted,
 from rocketq.client.errors import NoQueueError
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command

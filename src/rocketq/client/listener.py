@@ -24,7 +24,7 @@ from rocketq.client.core.consume_results import (
 from rocketq.client.core.process_queue import ProcessQueue
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.errors import ClientError
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult
+from rocketq.protocol.bodies.clients import ConsumeDirectlyResult
 from rocketq.protocol.flags import ConsumeResult as DirectResult
 from rocketq.runtime.clock import Clock
 

@@ -17,20 +17,24 @@ from rocketq.client.errors import ClientClosedError, GroupTakenError
 from rocketq.client.fan_out import outcomes
 from rocketq.client.replies import pushed_reply
 from rocketq.errors import RemoteProtocolError, RocketQError
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData
+from rocketq.protocol.bodies.clients import (
+    ConsumeDirectlyResult,
+    ConsumerData,
+    Heartbeat,
+    ProducerData,
+    RunningConsumer,
+)
 from rocketq.protocol.bodies.offsets import ConsumerStatus, ResetOffsets
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.codes import RequestCode, ResponseCode
-from rocketq.protocol.headers.membership import (
+from rocketq.protocol.headers.groups import (
     ConsumeDirectlyRequest,
     ConsumersChangedRequest,
     RunningInfoRequest,
     UnregisterClientRequest,
 )
 from rocketq.protocol.headers.offsets import ClientStatusRequest, ResetClientOffsetRequest
-from rocketq.protocol.headers.send import PushReplyRequest
-from rocketq.protocol.headers.transactions import CheckTransactionRequest
+from rocketq.protocol.headers.send import CheckTransactionRequest, PushReplyRequest
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import Property
 from rocketq.remoting import Handlers, Refusal, Reply, Request

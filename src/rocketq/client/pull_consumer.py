@@ -24,10 +24,9 @@ from rocketq.client.pull_queues import LitePorts, LiteQueues
 from rocketq.client.rebalance import Rebalancer
 from rocketq.client.session import Session, SessionConfig
 from rocketq.errors import ConfigError, RocketQError
-from rocketq.protocol.bodies.heartbeat import ConsumerData
+from rocketq.protocol.bodies.clients import ConsumeDirectlyResult, ConsumerData, RunningConsumer
+from rocketq.protocol.bodies.clients import ProcessQueue as QueueReport
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
-from rocketq.protocol.bodies.running import ProcessQueue as QueueReport
 from rocketq.protocol.flags import ConsumeType, ExpressionType
 
 log = logging.getLogger(__name__)

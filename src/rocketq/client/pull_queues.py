@@ -20,7 +20,7 @@ from rocketq.client.offsets import OffsetKeeper
 from rocketq.client.rebalance import RebalancePlan
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.failures import BrokerError
 

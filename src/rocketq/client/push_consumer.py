@@ -28,9 +28,8 @@ from rocketq.client.rebalance import Rebalancer
 from rocketq.client.session import Session, SessionConfig
 from rocketq.client.trace import ConsumeTracer, TraceCollector
 from rocketq.errors import ConfigError, RocketQError
-from rocketq.protocol.bodies.heartbeat import ConsumerData
+from rocketq.protocol.bodies.clients import ConsumeDirectlyResult, ConsumerData, RunningConsumer
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.flags import ConsumeType, ExpressionType, MessageModel
 from rocketq.protocol.names import Property, retry_topic
 

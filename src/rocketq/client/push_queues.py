@@ -16,7 +16,7 @@ from rocketq.client.offsets import OffsetKeeper
 from rocketq.client.rebalance import RebalancePlan
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.locks import LockAnswer, LockRequest
+from rocketq.protocol.bodies.assignment import LockAnswer, LockRequest
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.flags import MessageModel

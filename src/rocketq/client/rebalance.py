@@ -16,12 +16,12 @@ from rocketq.client.core.subscriptions import SubscriptionTable
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.assignment import AssignmentAnswer, AssignmentRequest
-from rocketq.protocol.bodies.connections import ConsumerList
+from rocketq.protocol.bodies.clients import ConsumerList
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.failures import BrokerError, TopicNotFound
 from rocketq.protocol.flags import MessageModel, RequestMode
-from rocketq.protocol.headers.membership import ConsumerListRequest
+from rocketq.protocol.headers.groups import ConsumerListRequest
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from rocketq.client.session import Session
 from rocketq.errors import RemoteProtocolError, RocketQError
 from rocketq.model import decode_message_id
 from rocketq.protocol.flags import TransactionState
-from rocketq.protocol.headers.transactions import CheckTransactionRequest, EndTransactionRequest
+from rocketq.protocol.headers.send import CheckTransactionRequest, EndTransactionRequest
 
 log = logging.getLogger(__name__)
 

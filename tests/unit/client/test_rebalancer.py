@@ -20,7 +20,7 @@ from rocketq.client.offsets import FileOffsets, OffsetFileError, OffsetKeeper
 from rocketq.client.rebalance import RebalancePlan, Rebalancer
 from rocketq.errors import ConnectionClosedError
 from rocketq.protocol.bodies.assignment import Assignment, AssignmentAnswer
-from rocketq.protocol.bodies.connections import ConsumerList
+from rocketq.protocol.bodies.clients import ConsumerList
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import BrokerData, QueueData, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode

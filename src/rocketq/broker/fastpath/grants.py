@@ -20,7 +20,7 @@ from rocketq.filter import BadExpressionError
 from rocketq.kernel.admission import Grant, PullGrant, SendGrant
 from rocketq.kernel.queue_units import QueueTail
 from rocketq.kernel.signatures import Account
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.names import GROUP_CHARS_MAX, SCHEDULE_TOPIC
 from rocketq.protocol.properties import encode_properties
 from rocketq.remoting import Connection

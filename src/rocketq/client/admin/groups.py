@@ -13,20 +13,23 @@ from rocketq.client.fan_out import Outcomes, on_each, outcomes
 from rocketq.client.offsets import QueuePositions
 from rocketq.client.session import Session
 from rocketq.errors import ConfigError, RocketQError
-from rocketq.protocol.bodies.connections import Connection, ConsumerConnections, ProducerConnections
+from rocketq.protocol.bodies.clients import (
+    Connection,
+    ConsumerConnections,
+    ProducerConnections,
+    RunningConsumer,
+    Subscription,
+)
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
-from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import RunningConsumer
 from rocketq.protocol.bodies.stats import ConsumeStats, QueueProgress
 from rocketq.protocol.bodies.topics import QueueRange
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.failures import ConsumerNotOnline, InternalFailure, TopicNotFound
 from rocketq.protocol.flags import ConsumeFromWhere, ConsumeType, MessageModel
-from rocketq.protocol.headers import membership
-from rocketq.protocol.headers.groups import ConsumeStatsRequest, DeleteGroupRequest
-from rocketq.protocol.headers.membership import ConsumerConnectionRequest
+from rocketq.protocol.headers import groups as membership
+from rocketq.protocol.headers.groups import ConsumerConnectionRequest, ConsumeStatsRequest, DeleteGroupRequest
 from rocketq.protocol.headers.nameserver import ForgetTopicRequest
 from rocketq.protocol.headers.offsets import OffsetResponse, QueryOffsetRequest
 from rocketq.protocol.headers.topics import DeleteTopicRequest

@@ -17,9 +17,9 @@ from rocketq.client.offsets import QueuePositions
 from rocketq.client.session import Session
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.handles import RecallHandle
 from rocketq.protocol.headers.send import RecallRequest, RecallResponse
 from rocketq.protocol.names import HALF_OP_TOPIC, HALF_TOPIC, TIMER_TOPIC, Property
-from rocketq.protocol.recall_handles import RecallHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

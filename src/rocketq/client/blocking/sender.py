@@ -23,8 +23,7 @@ from rocketq.protocol.command import Command, HeaderForm
 from rocketq.protocol.failures import BrokerError, MessageIllegal, TopicNotFound, failure_of
 from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.frame import encode_command
-from rocketq.protocol.headers.send import SendRequest
-from rocketq.protocol.headers.transactions import EndTransactionRequest
+from rocketq.protocol.headers.send import EndTransactionRequest, SendRequest
 from rocketq.protocol.names import AUTO_CREATE_TOPIC
 from rocketq.protocol.requests import make_request
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Final
 
 from rocketq.client.core.config import PullConfig, PushConfig
-from rocketq.protocol.bodies.running import ConsumeRates
+from rocketq.protocol.bodies.clients import ConsumeRates
 from rocketq.protocol.flags import ConsumeType
 from rocketq.protocol.versions import OUR_VERSION, version_name
 

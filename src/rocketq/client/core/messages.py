@@ -11,9 +11,9 @@ from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.errors import MessageInvalidError, RecallHandleError
 from rocketq.errors import LocalProtocolError, RemoteProtocolError
 from rocketq.protocol.compression import Compression, compress
+from rocketq.protocol.handles import RecallHandle
 from rocketq.protocol.names import DLQ_PREFIX, NOT_FOR_CLIENTS, RETRY_PREFIX, Property, topic_fault
 from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, encode_properties
-from rocketq.protocol.recall_handles import RecallHandle
 
 _IPV6_CHARS: Final = 56
 _IPV4_CHARS: Final = 32

@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketq.client.core.messages import Outgoing
 from rocketq.errors import LocalProtocolError
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.flags import CommandFlag
