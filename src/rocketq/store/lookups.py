@@ -152,6 +152,12 @@ class Lookups:
         queue = self.queues.get(topic, queue_id)
         return 0 if queue is None else self.queries.max_offset_of(queue)
 
+    def max_offsets(self, topic: str, queue_count: int) -> list[int]:
+        """`max_offset` of the queues [0, queue_count)."""
+        self._require_open()
+        require_place(topic, 0)
+        return self.queries.max_offsets_of([self.queues.get(topic, queue_id) for queue_id in range(queue_count)])
+
     def end_offset(self, topic: str, queue_id: int) -> int:
         """One past the last message, visible or not; 0 for a queue that does not exist."""
         queue = self.queues.get(topic, queue_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rocketq.kernel.filter_program import FilterProgram
 from rocketq.kernel.queue_units import FILLER_SIZE
@@ -183,6 +183,13 @@ class Queries:
         """One past the last visible message."""
         visible_to = self._visible_to()
         return queue.end_offset if visible_to >= self._log.end else queue.end_below(visible_to)
+
+    def max_offsets_of(self, queues: Iterable[ConsumeQueue | None]) -> list[int]:
+        """`max_offset_of` each; 0 for a queue that does not exist."""
+        visible_to = self._visible_to()
+        if visible_to >= self._log.end:
+            return [0 if queue is None else queue.end_offset for queue in queues]
+        return [0 if queue is None else queue.end_below(visible_to) for queue in queues]
 
     # By place
 
