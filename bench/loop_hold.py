@@ -32,7 +32,7 @@ from bench.bars import Bar, save
 from bench.load.folders import run_folder
 from bench.load.generator import Load, Measured, run
 from bench.load.served import TOPIC, Served, Size, fill, served
-from rocketq.protocol.bodies.heartbeat import Heartbeat, ProducerData
+from rocketq.protocol.bodies.clients import Heartbeat, ProducerData
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import encode_command

@@ -16,21 +16,19 @@ import time
 from pathlib import Path
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.protocol.bodies.connections import ConsumerConnections
-from rocketq.protocol.bodies.heartbeat import Heartbeat
-from rocketq.protocol.bodies.locks import LockRequest
+from rocketq.protocol.bodies.assignment import LockRequest
+from rocketq.protocol.bodies.clients import ConsumerConnections, Heartbeat, RunningConsumer
 from rocketq.protocol.bodies.offsets import ConsumerStatus, ResetOffsets
 from rocketq.protocol.bodies.registration import decode_registration
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
-from rocketq.protocol.bodies.running import RunningConsumer
 from rocketq.protocol.bodies.stats import ConsumeStats
 from rocketq.protocol.bodies.topics import TopicStats
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import FrameDecoder, encode_command
-from rocketq.protocol.headers.by_code import HEADERS
 from rocketq.protocol.headers.send import decode_send
 from rocketq.protocol.messages import decode_batch, decode_records
 from rocketq.protocol.properties import decode_properties
+from rocketq.protocol.requests import HEADERS
 
 CORPUS = Path(__file__).parent.parent / "tests" / "golden" / "frames"
 INTERESTING = b"\x00\x01\x02\x7f\x80\xff{}[]:,\"'\\0-9.eE$/"

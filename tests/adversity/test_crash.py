@@ -24,7 +24,7 @@ import pytest
 from rocketq.model import Record
 from rocketq.protocol.properties import decode_properties
 from rocketq.store import Store, StoreConfig, tag_code
-from rocketq.store.consume_queue_ext import is_address
+from rocketq.store.queue_extensions import is_address
 from rocketq.store.verify import Verifier
 
 from . import raw_store

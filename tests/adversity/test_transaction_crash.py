@@ -23,7 +23,7 @@ import pytest
 
 from rocketq.broker.free_port import pick_port
 from rocketq.model import decode_message_id
-from rocketq.protocol.bodies.heartbeat import Heartbeat, ProducerData
+from rocketq.protocol.bodies.clients import Heartbeat, ProducerData
 from rocketq.protocol.codes import RequestCode
 from rocketq.testing.embedded import SMALL_FILES
 from tests.contract.broker.kit import Peer, connected, make_topic, props, pull, records, send

@@ -16,8 +16,7 @@ from rocketq.model import Host, NewMessage
 from rocketq.protocol.messages import BatchElement, encode_batch
 from rocketq.protocol.properties import encode_properties
 from rocketq.store import AppendStatus, Store, StoreConfig
-from rocketq.store.verify import Verifier
-from rocketq.store.verify_report import Severity
+from rocketq.store.verify import Severity, Verifier
 from tests.golden.stores import NAMES, unpack
 
 SHAPE = {

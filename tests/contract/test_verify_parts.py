@@ -12,9 +12,8 @@ import pytest
 
 from rocketq.model import NewMessage
 from rocketq.store import Store
-from rocketq.store.verify import Verifier
+from rocketq.store.verify import Verifier, VerifyReport
 from rocketq.store.verify_parts import PartReport, PartVerifier, SumVerifier, VerifyPlan
-from rocketq.store.verify_report import VerifyReport
 from tests.contract.test_store_check import SHAPE, config_of, write_some
 from tests.golden.stores import NAMES, unpack
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from rocketq.protocol.bodies.heartbeat import Heartbeat
+from rocketq.protocol.bodies.clients import Heartbeat
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.fastjson import loads

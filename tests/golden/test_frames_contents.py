@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 
 from rocketq.protocol.bodies import Body
-from rocketq.protocol.bodies.connections import ConsumerConnections, ConsumerList
-from rocketq.protocol.bodies.heartbeat import Heartbeat
-from rocketq.protocol.bodies.locks import LockAnswer, LockRequest
+from rocketq.protocol.bodies.assignment import LockAnswer, LockRequest
+from rocketq.protocol.bodies.clients import (
+    ConsumeDirectlyResult,
+    ConsumerConnections,
+    ConsumerList,
+    Heartbeat,
+    RunningConsumer,
+)
 from rocketq.protocol.bodies.offsets import ResetOffsets
 from rocketq.protocol.bodies.queues import KeyValues, MessageQueue
 from rocketq.protocol.bodies.registration import Registration, decode_registration
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.bodies.stats import ConsumeStats
 from rocketq.protocol.bodies.topics import TopicStats
 from rocketq.protocol.codes import RequestCode
@@ -25,13 +29,13 @@ from rocketq.protocol.compression import Compression, decompress
 from rocketq.protocol.fastjson import dumps, loads
 from rocketq.protocol.frame import FrameDecoder
 from rocketq.protocol.headers import Header
-from rocketq.protocol.headers.by_code import HEADERS
 from rocketq.protocol.headers.nameserver import RegisterBrokerRequest
 from rocketq.protocol.headers.offsets import EarliestTimeResponse, OffsetResponse
 from rocketq.protocol.headers.pull import PullResponse
 from rocketq.protocol.headers.send import SendResponse, decode_send, encode_send
 from rocketq.protocol.messages import body_crc, decode_batch, decode_records, encode_batch, encode_record
 from rocketq.protocol.properties import decode_properties
+from rocketq.protocol.requests import HEADERS
 
 FOLDER = Path(__file__).parent / "frames"
 INDEX: list[dict[str, Any]] = json.loads((FOLDER / "index.json").read_text())["frames"]

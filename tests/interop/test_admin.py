@@ -12,7 +12,7 @@ import pytest
 from rocketq.client import AsyncAdmin, GroupOnlineError, Message, NotFoundError, ResetTo, Sender
 from rocketq.client.aio.follower import Follower
 from rocketq.client.core.topic_kinds import TopicKind
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, Subscription
+from rocketq.protocol.bodies.clients import ConsumerData, Heartbeat, Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command

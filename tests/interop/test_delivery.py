@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketq.client import AsyncAdmin, AsyncProducer, Message
-from rocketq.protocol.bodies.timers import TimerMetrics
+from rocketq.protocol.bodies.stats import TimerMetrics
 from rocketq.protocol.codes import RequestCode
 
 from .apache import BROKER_NAME, ApacheBroker, ApacheNameServer

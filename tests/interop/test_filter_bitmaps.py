@@ -12,13 +12,12 @@ from struct import iter_unpack
 import pytest
 
 from rocketq.filter import BloomGeometry, compile_sql
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, Subscription
+from rocketq.protocol.bodies.clients import ConsumerData, Heartbeat, Subscription
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.properties import encode_properties
 from rocketq.store import tag_code
-from rocketq.store.consume_queue_ext import Extension, decode_extension, is_address, position_of
 from rocketq.store.disk import Disk
-from rocketq.store.queue_extensions import QueueExtensions
+from rocketq.store.queue_extensions import Extension, QueueExtensions, decode_extension, is_address, position_of
 from rocketq.store.verify import Verifier
 from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import Peer, connected, eventually, make_topic, props, pull, records, send

@@ -12,8 +12,8 @@ import pytest
 
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
 from rocketq.filter import BadExpressionError, BloomGeometry, compile_sql
-from rocketq.protocol.bodies.filters import ConsumerFilterTable
-from rocketq.protocol.bodies.heartbeat import CheckClient, ConsumerData, Heartbeat, Subscription
+from rocketq.protocol.bodies.clients import CheckClient, ConsumerData, Heartbeat, Subscription
+from rocketq.protocol.bodies.groups import ConsumerFilterTable
 from rocketq.protocol.codes import RequestCode
 from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import Peer, connected, eventually, make_topic, props, pull, records, send

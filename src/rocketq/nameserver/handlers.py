@@ -18,8 +18,8 @@ from rocketq.protocol.bodies.registration import registration_steps
 from rocketq.protocol.bodies.routes import MemberGroupAnswer, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.config_text import decode_config
+from rocketq.protocol.fastjson import run_steps
 from rocketq.protocol.headers import nameserver as headers
-from rocketq.protocol.json_steps import run_steps
 from rocketq.protocol.messages import body_crc
 from rocketq.protocol.names import ORDER_NAMESPACE
 from rocketq.remoting import Handlers, Refusal, Reply, Request

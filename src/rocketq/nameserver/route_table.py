@@ -17,8 +17,8 @@ from typing import Final
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.bodies.routes import QueueData
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from rocketq.protocol.fastjson import run_steps
 from rocketq.protocol.flags import Perm
-from rocketq.protocol.json_steps import run_steps
 
 LIFE_MS: Final = 120_000
 MASTER_ID: Final = 0

@@ -1,14 +1,26 @@
-"""JSON as Java's fastjson writes and reads it: `loads` takes its dialect, `dumps` writes what every client can read.
+"""JSON as Java's fastjson writes and reads it: `loads` reads its dialect, `dumps` writes what every client can read.
 
-Beyond strict JSON the dialect has
+The dialect adds to strict JSON:
 
     {0:"a",1:"b"}                      bare numbers and names as keys
     {{"queueId":0,"topic":"T"}:10}     objects as keys
     {'a':1,}  /* and */  // comments   single quotes, stray commas, comments
-    {"$ref":"$.table.key"}             an object that was already written elsewhere in the document
+    {"$ref":"$.table.key"}             the path to the first copy of an object that occurs again
 
-What `loads` returns is plain (dict, list, str, int, float, bool, None) with one addition: a key that was an object is
-an ObjectKey. Every other key is text, so `{0:1}` and `{"0":1}` read alike as `{"0": 1}`.
+`loads` returns dict, list, str, int, float, bool and None. A key that was an object becomes an ObjectKey. Every other
+key becomes text, so `{0:1}` and `{"0":1}` both read as `{"0": 1}`.
+
+References:
+
+    {"$ref":"$.consumerTable.10\\.0\\.0\\.9\\@1"}    from the root; a backslash escapes the next character
+    {"$ref":"$"}  {"$ref":"@"}  {"$ref":".."}        the root, the object itself, its parent: cycles
+
+A reference is replaced by its target unless the target contains references itself. So neither a cycle nor an
+exponentially large document can arise. References that are not replaced stay `{"$ref": path}`.
+
+`load_steps` reads a long document in steps of microseconds, where `loads` takes milliseconds. It walks objects and
+lists that are long, and parses a value of a few hundred characters with the compiled parser. A document that is not
+strict JSON or contains references is read by `loads` in one step.
 """
 
 from __future__ import annotations
@@ -16,12 +28,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from rocketq.errors import LocalProtocolError, RemoteProtocolError
-from rocketq.protocol.references import resolve_references
 
 NESTING_MAX = 128
 
@@ -290,3 +301,163 @@ def write_key(key: Any) -> str:
         case int() | float():
             return f'"{key}"'
     raise LocalProtocolError(f"not a JSON key: {key!r}")
+
+
+_REFERENCE_STEP = re.compile(r"\.((?:[^\\.\[]|\\.)+)|\[(\d{1,9})\]", re.DOTALL)
+_REFERENCE_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_MISSING = object()
+
+
+def resolve_references(document: Any) -> Any:
+    """The document with its references replaced; it is not copied, changes are made in place."""
+    holders: dict[int, bool] = {}
+    _mark_reference_holders(document, holders)
+    _replace_references(document, document, holders)
+    return document
+
+
+def _mark_reference_holders(node: Any, holders: dict[int, bool]) -> bool:
+    """Note, by identity, every container with a reference somewhere inside (a reference is one itself)."""
+    if not isinstance(node, (dict, list)):
+        return False
+    children = node.values() if isinstance(node, dict) else node
+    inside = [_mark_reference_holders(child, holders) for child in children]
+    holders[id(node)] = _reference_path(node) is not None or any(inside)
+    return holders[id(node)]
+
+
+def _replace_references(node: Any, root: Any, holders: dict[int, bool]) -> None:
+    entries = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in list(entries):
+        path = _reference_path(child)
+        target = _MISSING if path is None else _resolve_path(path, root)
+        if target is not _MISSING and not holders.get(id(target), False):
+            node[key] = target
+        elif holders.get(id(child), False):
+            _replace_references(child, root, holders)
+
+
+def _reference_path(node: Any) -> str | None:
+    if not isinstance(node, dict) or len(node) != 1:
+        return None
+    path = node.get("$ref")
+    return path if isinstance(path, str) else None
+
+
+def _resolve_path(path: str, root: Any) -> Any:
+    """What a `$...` path points at, or _MISSING."""
+    if not path.startswith("$"):
+        return _MISSING
+    at, node = 1, root
+    while at < len(path):
+        found = _REFERENCE_STEP.match(path, at)
+        if found is None:
+            return _MISSING
+        node = _resolve_step(node, found)
+        if node is _MISSING:
+            return _MISSING
+        at = found.end()
+    return node
+
+
+def _resolve_step(node: Any, found: re.Match[str]) -> Any:
+    name, index = found.groups()
+    if isinstance(node, dict):
+        return node.get(_REFERENCE_ESCAPE.sub(r"\1", name) if name is not None else index, _MISSING)
+    if isinstance(node, list) and index is not None and int(index) < len(node):
+        return node[int(index)]
+    return _MISSING
+
+
+Steps = Generator[None, None, Any]
+
+_Result = TypeVar("_Result")
+
+_SHORT_CHARS: Final = 512
+_STRICT_BLANK = re.compile(r"[ \t\n\r]*")
+
+
+class _NotStrictError(ValueError):
+    """The text is none that this reader understands."""
+
+
+def load_steps(data: bytes) -> Steps:
+    """Yields between two steps and returns what `loads` does; RemoteProtocolError when it is no JSON."""
+    if len(data) <= _SHORT_CHARS:
+        return loads(data)
+    text = decode_text(data)
+    if '"$ref"' in text or "'$ref'" in text:
+        return loads(text)
+    try:
+        value, end = yield from _value_steps(text, _skip_blank(text, 0), 1)
+        if _skip_blank(text, end) < len(text):
+            raise _NotStrictError
+    except ValueError:
+        return loads(text)
+    return value
+
+
+def run_steps(steps: Generator[None, None, _Result]) -> _Result:
+    """What they return at their end, at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(_Result, end.value)
+
+
+def _value_steps(text: str, at: int, depth: int) -> Steps:
+    """A value, and where it ends."""
+    if depth > NESTING_MAX:
+        raise RemoteProtocolError(f"JSON nested deeper than {NESTING_MAX}")
+    first = text[at : at + 1]
+    if first not in ("{", "["):
+        return STRICT_DECODER.raw_decode(text, at)
+    start = text[at : at + _SHORT_CHARS]
+    if start.count("{") + start.count("[") <= NESTING_MAX - depth:
+        try:
+            value, length = STRICT_DECODER.raw_decode(start)
+            return value, at + length
+        except json.JSONDecodeError:
+            pass  # it goes on behind these characters, or is bad
+    return (yield from (_object_steps(text, at, depth) if first == "{" else _list_steps(text, at, depth)))
+
+
+def _object_steps(text: str, at: int, depth: int) -> Steps:
+    members: dict[str, Any] = {}
+    at = _skip_blank(text, at + 1)
+    while text[at : at + 1] != "}":
+        if members:
+            at = _skip_blank(text, _expect(text, at, ","))
+        if text[at : at + 1] != '"':
+            raise _NotStrictError
+        name, at = STRICT_DECODER.raw_decode(text, at)
+        at = _skip_blank(text, _expect(text, _skip_blank(text, at), ":"))
+        members[name], at = yield from _value_steps(text, at, depth + 1)
+        at = _skip_blank(text, at)
+        yield
+    return members, at + 1
+
+
+def _list_steps(text: str, at: int, depth: int) -> Steps:
+    items: list[Any] = []
+    at = _skip_blank(text, at + 1)
+    while text[at : at + 1] != "]":
+        if items:
+            at = _skip_blank(text, _expect(text, at, ","))
+        item, at = yield from _value_steps(text, at, depth + 1)
+        items.append(item)
+        at = _skip_blank(text, at)
+        yield
+    return items, at + 1
+
+
+def _skip_blank(text: str, at: int) -> int:
+    found = _STRICT_BLANK.match(text, at)
+    return at if found is None else found.end()
+
+
+def _expect(text: str, at: int, mark: str) -> int:
+    if text[at : at + 1] != mark:
+        raise _NotStrictError
+    return at + 1

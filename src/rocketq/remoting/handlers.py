@@ -19,7 +19,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.fastjson import to_bytes
 from rocketq.protocol.headers import Header
-from rocketq.protocol.headers.by_code import decode_header
+from rocketq.protocol.requests import decode_header
 from rocketq.remoting.connection import Connection
 from rocketq.remoting.dispatch import Answer, EncodedReply, Handler, Registry
 from rocketq.runtime.slices import UnwantedError, collect

@@ -1,4 +1,4 @@
-"""A background thread that does one bounded step per turn until it is stopped."""
+"""Background services: a thread that runs one bounded step per interval, and actions that are due periodically."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ import threading
 from collections.abc import Callable
 
 log = logging.getLogger(__name__)
+
+
+class Periodic:
+    """Named actions that are due once per interval, the first time one interval after the first question."""
+
+    def __init__(self) -> None:
+        self._last_ms: dict[str, int] = {}
+
+    def is_due(self, name: str, interval_ms: int, now_ms: int) -> bool:
+        if now_ms - self._last_ms.setdefault(name, now_ms) < interval_ms:
+            return False
+        self._last_ms[name] = now_ms
+        return True
 
 
 class Service:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from rocketq.kernel.records import MAGIC_V1, MAGIC_V2
 from rocketq.model import SysFlag
 from rocketq.spark.errors import SparkError
-from rocketq.store.log_chain import ChainedFile
+from rocketq.store.log_reader import ChainedFile
 from rocketq.store.segments import NAME_DIGITS
 
 _HEAD: Final = struct.Struct(">ii20xqi")

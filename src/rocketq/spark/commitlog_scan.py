@@ -16,7 +16,7 @@ from rocketq.kernel.records import BAD_CRC, BAD_LENGTH, BAD_MAGIC, BAD_OFFSET, B
 from rocketq.protocol.names import SYSTEM_PROPERTIES
 from rocketq.spark.commitlog_ranges import ByteRange
 from rocketq.spark.errors import SparkError
-from rocketq.store.log_chain import LOOK_BACK_BYTES, ChainedFile
+from rocketq.store.log_reader import LOOK_BACK_BYTES, ChainedFile
 
 BATCH_BYTES: Final = 4 << 20
 CORRUPT: Final = "_corrupt"

@@ -11,8 +11,8 @@ from rocketq.errors import RocketQError
 from rocketq.model import Record
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.config_text import decode_config
-from rocketq.protocol.headers.messages import QueryMessageRequest, QueryMessageResponse
 from rocketq.protocol.headers.offsets import OffsetResponse, SearchOffsetRequest
+from rocketq.protocol.headers.pull import QueryMessageRequest, QueryMessageResponse
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import Property
 from rocketq.protocol.properties import decode_properties

@@ -11,7 +11,7 @@ from rocketq.kernel.appender import PROPERTIES_BYTES_MAX
 from rocketq.kernel.records import FIXED_BYTES
 from rocketq.model import NewMessage
 from rocketq.store.config import StoreConfig
-from rocketq.store.queue_table import QUEUE_ID_MAX
+from rocketq.store.consume_queue import QUEUE_ID_MAX
 from rocketq.store.results import AppendResult, AppendStatus
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,8 @@ from rocketq.kernel.records import FIXED_BYTES
 from rocketq.kernel.scanner import Scanner
 from rocketq.store.commit_log import CommitLog
 from rocketq.store.config import StoreConfig
-from rocketq.store.consume_queue import UNKNOWN, ConsumeQueue
+from rocketq.store.consume_queue import QUEUE_ID_MAX, UNKNOWN, ConsumeQueue, QueueTable
 from rocketq.store.index import Index
-from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
 
 log = logging.getLogger(__name__)
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import logging
+import mmap
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from struct import Struct
 
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.kernel.index_units import IndexTail
 from rocketq.kernel.properties import hash_text
+from rocketq.kernel.records import BLANK, MESSAGE, RecordView, find_next_record
+from rocketq.kernel.scanner import Scanner
+from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import StoreConfig
 from rocketq.store.disk import Disk
 
@@ -263,3 +269,118 @@ def _name_of(time_ms: int) -> str:
 def _time_of(name: str) -> int:
     moment = datetime.strptime(name[:14], "%Y%m%d%H%M%S")
     return int(moment.timestamp()) * 1000 + int(name[14:])
+
+
+DEFAULT_SHAPE = (5_000_000, 20_000_000)
+_HEADER = Struct(">qqqqii")
+_UNIT = Struct(">iqii")
+
+
+def find_index_shape(path: Path) -> tuple[int, int] | None:
+    """The shape whose last unit lies where the header says it must: it holds the header's end offset."""
+    size = path.stat().st_size
+    if size == 40 + 4 * DEFAULT_SHAPE[0] + 20 * DEFAULT_SHAPE[1]:
+        return DEFAULT_SHAPE
+    if size < 64:
+        return None
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        _, _, begin_offset, end_offset, used_slots, count = _HEADER.unpack_from(data)
+        number, wanted = max(count, 1) - 1, end_offset.to_bytes(8, "big", signed=True)
+        at = data.find(wanted, 64)
+        while at >= 0:
+            slots, rest = divmod(at - 4 - 20 * number - 40, 4)
+            units, odd = divmod(size - 40 - 4 * slots, 20)
+            possible = rest == odd == 0 and slots >= max(used_slots, 1) and units >= max(count, 2)
+            if possible and _fits(data, slots, number, begin_offset):
+                return slots, units
+            at = data.find(wanted, at + 1)
+    return None
+
+
+def _fits(data: mmap.mmap, slots: int, number: int, begin_offset: int) -> bool:
+    """The first unit holds the header's begin offset, and the last one heads its slot's chain."""
+    if number < 1:
+        return True
+    _, first_offset, _, before = _UNIT.unpack_from(data, 40 + 4 * slots + 20)
+    hashed = _UNIT.unpack_from(data, 40 + 4 * slots + 20 * number)[0]
+    head = int.from_bytes(data[40 + 4 * (hashed % slots) : 44 + 4 * (hashed % slots)], "big")
+    return bool(first_offset == begin_offset and before == 0 and hashed >= 0 and head == number)
+
+
+STEP_BYTES = 1 << 20
+DIRECTORY = "index.rebuild"
+
+
+class IndexRebuild:
+    """Files are made beside the index and moved in when all are whole, the newest first: a rebuild that was cut off
+    leaves a gap at the front, which the next opening finds."""
+
+    def __init__(self, config: StoreConfig, commit_log: CommitLog, index: Index, missing: LogRange) -> None:
+        self._log = commit_log
+        self._index = index
+        self._missing = missing
+        self._path = config.root / DIRECTORY
+        self._files: list[IndexFile] = []
+        self._scanner = Scanner(None, None, self._roll)
+        self._scanner.to_queues = False
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def run(self) -> bool:
+        """Build and move in; False, and nothing left behind, when it was stopped or failed before that."""
+        shutil.rmtree(self._path, ignore_errors=True)
+        try:
+            if not self._build():
+                return False
+            for file in reversed(self._files):
+                file.flush()
+                self._index.take_in(file)
+        except OSError as error:
+            log.error(
+                "index: log range [%d, %d) could not be indexed: %s", self._missing.start, self._missing.end, error
+            )
+            return False
+        finally:
+            shutil.rmtree(self._path, ignore_errors=True)
+        log.info("index: log range [%d, %d) is indexed again", self._missing.start, self._missing.end)
+        return True
+
+    def _build(self) -> bool:
+        position = self._missing.start
+        while position < self._missing.end:
+            if self._stopping.is_set():
+                return False
+            position = self._step(position)
+        return True
+
+    def _step(self, position: int) -> int:
+        """Index one stretch of the log; where to go on."""
+        segment = self._log.segment(position)
+        at = position - int(segment.base)
+        segment_end = position - at + self._log.config.segment_bytes
+        if segment.size == 0:
+            return segment_end
+        stop = min(at + STEP_BYTES, segment.size, self._missing.end - segment.base)
+        if self._scanner.index is None:
+            self._scanner.index = self._new_file(position)
+        state = self._scanner.scan(segment, at, stop)
+        if state == MESSAGE:
+            return position - at + int(self._scanner.at)
+        if state == BLANK:
+            return segment_end
+        found: int = find_next_record(segment, self._scanner.at + 1, segment.size, RecordView())
+        return position - at + found if found >= 0 else segment_end
+
+    def _roll(self, _full: IndexTail) -> IndexTail:
+        return self._new_file(self._scanner.view.log_offset)
+
+    def _new_file(self, log_offset: int) -> IndexTail:
+        before = self._files[-1].state() if self._files else None
+        time_ms = self._log.store_ms_at(log_offset) or self._scanner.last_store_ms or 0
+        file = self._index.create_in(self._path, time_ms)
+        self._files.append(file)
+        if before is not None:
+            file.tail.preset(before.end_ms, before.end_offset)
+        return file.tail

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rocketq.kernel.admission import Generation
+from rocketq.kernel.appender import Appender
+from rocketq.kernel.reader import LogMap
 from rocketq.model import NewMessage, Record
+from rocketq.store.admission import Health
 from rocketq.store.announcer import QueueListener
 from rocketq.store.commit_log import LogRange
 from rocketq.store.config import StoreConfig
-from rocketq.store.consume_queue_ext import Extension
+from rocketq.store.consume_queue import QueueTable
 from rocketq.store.delivery_progress import DeliveryProgress
 from rocketq.store.disk import DiskUsage
 from rocketq.store.flush import FlushGate, ReplicaGate
 from rocketq.store.page_loads import Loaded
 from rocketq.store.queries import ExtensionFilter, RecordFilter, UnitFilter
-from rocketq.store.queue_extensions import BitmapOf
+from rocketq.store.queue_extensions import BitmapOf, Extension
 from rocketq.store.redelivery import Redeliverer
 from rocketq.store.results import AppendResult, QueryResult, ReadResult
 from rocketq.store.timers import Timers
@@ -202,3 +207,30 @@ class StoreReplica(StoreReader, Protocol):
 
     def add_append_listener(self, listener: Callable[[], None]) -> None: ...
     def remove_append_listener(self, listener: Callable[[], None]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastPathAccess:
+    """Made by `Store.fast_path_access`. Whoever writes with `appender` or to `queues` holds `lock`."""
+
+    appender: Appender
+    """Writes records, queue units and index entries."""
+    log_map: LogMap
+    """The mapped log files."""
+    lock: threading.RLock
+    queues: QueueTable
+    health: Health
+    generation: Generation
+    """Bumped whenever the store's config, health, replicas or queues change."""
+    stored: Callable[[], None]
+    """To be called with the lock held once the kernel has appended, before anybody else gets the lock."""
+    append_listeners: list[Callable[[], None]]
+    """Called after every append; empty while nothing waits for appends."""
+    appended: Callable[[], None]
+    """To be called without the lock once the kernel has appended: announces it, or has it synced soon."""
+    announce_while: Callable[[Callable[[], bool]], None]
+    """Flushes announce queues that grew at once only while the given function returns True."""
+    first_file: Callable[[], int | None]
+    """Where the oldest log file begins; None without any."""
+    memory_bytes: Callable[[], int]
+    """How far behind the log's end a record counts as being in memory."""

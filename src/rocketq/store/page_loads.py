@@ -21,7 +21,7 @@ from rocketq.kernel.queue_units import FILLER_SIZE
 from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import UNIT_BYTES
 from rocketq.store.consume_queue import ConsumeQueue
-from rocketq.store.consume_queue_ext import is_address
+from rocketq.store.queue_extensions import is_address
 
 AHEAD_BYTES: Final = 1 << 20
 GAP_BYTES: Final = 16 << 10

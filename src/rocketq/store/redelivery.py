@@ -20,8 +20,7 @@ from rocketq.kernel.redeliver import (
     Redelivery,
 )
 from rocketq.protocol.names import topic_fault
-from rocketq.store.consume_queue import ConsumeQueue
-from rocketq.store.queue_table import QUEUE_ID_MAX
+from rocketq.store.consume_queue import QUEUE_ID_MAX, ConsumeQueue
 from rocketq.store.results import AppendResult, AppendStatus
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from rocketq.store.disk import Disk
 
 NAME_DIGITS = 20
 
+Digest = tuple[int, int, int]  # start of a file, log offset it covers up to, CRC-32 of that part
+
 
 def file_name(start: int) -> str:
     return f"{start:0{NAME_DIGITS}d}"

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from rocketq.errors import DamagedStateError, ProtocolError, StoreError
-from rocketq.protocol.bodies.filters import ConsumerFilterTable
-from rocketq.protocol.bodies.groups import GroupConfigTable
+from rocketq.protocol.bodies.groups import ConsumerFilterTable, GroupConfigTable
 from rocketq.protocol.bodies.json_body import Body
 from rocketq.protocol.bodies.offsets import ConsumerOffsets, DelayOffsets
 from rocketq.protocol.bodies.topics import TopicConfigTable

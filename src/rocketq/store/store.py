@@ -22,29 +22,22 @@ from rocketq.store.announcer import Announcer, QueueListener
 from rocketq.store.checkpoint import Checkpoint, DirectoryLock
 from rocketq.store.commit_log import CommitLog, LogRange
 from rocketq.store.config import FlushType, StoreConfig
+from rocketq.store.consume_queue import QueueTable
 from rocketq.store.delivery_progress import DeliveryProgress
 from rocketq.store.disk import Disk
 from rocketq.store.dispatch import Dispatcher
-from rocketq.store.fast_path import FastPathAccess
-from rocketq.store.flush import FlushGate, ReplicaGate
-from rocketq.store.flusher import Flusher
-from rocketq.store.index import Index
-from rocketq.store.index_rebuild import IndexRebuild
-from rocketq.store.lookups import Lookups
-from rocketq.store.opening import log_progress
-from rocketq.store.point_keeper import PointKeeper
-from rocketq.store.queries import Queries
+from rocketq.store.flush import Flusher, FlushGate, ReplicaGate
+from rocketq.store.index import Index, IndexRebuild
+from rocketq.store.interfaces import FastPathAccess
+from rocketq.store.queries import Lookups, Queries
 from rocketq.store.queue_extensions import BitmapOf
-from rocketq.store.queue_table import QueueTable
-from rocketq.store.recovery import Progress, Recovery
-from rocketq.store.recovery_point import RecoveryPoint
-from rocketq.store.recovery_report import RecoveryReport
+from rocketq.store.recovery import Progress, Recovery, RecoveryReport, log_progress
+from rocketq.store.recovery_point import PointKeeper, RecoveryPoint
 from rocketq.store.redelivery import Redeliverer
 from rocketq.store.results import AppendResult
-from rocketq.store.retention import Retention
 from rocketq.store.state_files import StateFiles
 from rocketq.store.timers import Timers
-from rocketq.store.upkeep import Upkeep
+from rocketq.store.upkeep import Retention, Upkeep
 from rocketq.store.warming import Warmer
 from rocketq.store.writer import Writer
 

@@ -1,11 +1,17 @@
-"""The offline verifier: every record, queue unit and index unit of a store directory, read and compared. Nothing is
-changed, and no broker is needed."""
+"""The offline verifier: reads every record, queue unit and index unit of a store directory and compares them.
+
+It changes nothing and needs no broker.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import enum
+import json
+import mmap
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from rocketq.errors import StoreError
 from rocketq.kernel.buffers import MappedBuffer
@@ -14,20 +20,60 @@ from rocketq.kernel.queue_units import FILLER_SIZE, QueueTail, unit_at
 from rocketq.kernel.reader import LogMap
 from rocketq.kernel.records import BLANK, MESSAGE, RecordView, first_nonzero
 from rocketq.kernel.scanner import Scanner, check_index_units
-from rocketq.store.checked_queue import CheckedQueue
 from rocketq.store.checkpoint import Checkpoint
 from rocketq.store.commit_log import LogRange
 from rocketq.store.config import DEFAULT_DELAY_LEVELS, UNIT_BYTES, parse_delay_levels
-from rocketq.store.consume_queue_ext import is_address, position_of
 from rocketq.store.disk import Disk
 from rocketq.store.dispatch import safe_topic
-from rocketq.store.index_shape import find_index_shape
+from rocketq.store.index import find_index_shape
+from rocketq.store.log_reader import next_good_record
+from rocketq.store.queue_extensions import END_MARK, FOLDER, QueueExtensions, decode_extension, is_address, position_of
 from rocketq.store.recovery_point import FILE_NAME, RecoveryPoint
-from rocketq.store.resync import next_good_record
 from rocketq.store.segments import SegmentDirectory
-from rocketq.store.verify_extensions import look_at_extensions
-from rocketq.store.verify_lives import FormerLives
-from rocketq.store.verify_report import Finding, Severity, VerifyReport
+
+
+class Severity(enum.Enum):
+    """An error is damage. A repair is what the next opening mends by itself, as after a crash."""
+
+    ERROR = "error"
+    REPAIR = "repair"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    severity: Severity
+    where: str
+    what: str
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was looked at, and what is wrong with it."""
+
+    root: str
+    cleanly_stopped: bool = True
+    log_start: int = 0
+    log_end: int = 0
+    segments: int = 0
+    records: int = 0
+    queues: int = 0
+    queue_units: int = 0
+    extension_units: int = 0
+    index_files: int = 0
+    index_units: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    findings_left_out: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        body = asdict(self)
+        body["findings"] = [{**asdict(item), "severity": item.severity.value} for item in self.findings]
+        return {"ok": self.ok, **body}
+
 
 STEP_BYTES = 8 << 20
 FINDINGS_MAX = 1000
@@ -419,3 +465,125 @@ class Verifier:
                 )
         if point.confirm_offset > self.report.log_end or point.confirm_offset < 0 or point.master_flushed_offset < 0:
             self._error("checkpoint", f"confirm offset {point.confirm_offset} is outside the log")
+
+
+class CheckedQueue:
+    """A queue's files, read only, behind the same tail that the scanner compares with."""
+
+    def __init__(self, topic: str, queue_id: int, path: Path, file_bytes: int, disk: Disk) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = SegmentDirectory(path, file_bytes, disk)
+        self.files.load()
+        self.is_missing = not path.is_dir()
+        self._disk = disk
+        self._mapped: dict[int, MappedBuffer] = {}
+        self.tail = QueueTail(topic.encode(), queue_id, self)
+        self.tail.next_offset = -1
+        extensions = path.parents[2] / FOLDER / topic / str(queue_id)
+        if extensions.is_dir():
+            self.tail.extensions = QueueExtensions(extensions, 1, disk, writable=False)
+        self.first_seen: int | None = None
+        self.first_fits = False
+        """Whether the first record passed may begin a life: its unit is its own, a later one's, or lacking."""
+        self.lacking = 0
+        self.lives_begun = 0
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.queue_id}"
+
+    def file_at(self, queue_offset: int) -> MappedBuffer | None:
+        start = self.files.start_of(queue_offset * UNIT_BYTES)
+        if start not in self.files:
+            return None
+        if start not in self._mapped:
+            if self.files.size_of(start) != self.files.file_bytes:
+                return None
+            self._mapped = {
+                start: MappedBuffer(self._disk.map(self.files.path_of(start), writable=False), start // UNIT_BYTES)
+            }
+        return self._mapped[start]
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        units = self.file_at(queue_offset)
+        return None if units is None else unit_at(units, queue_offset - units.base)
+
+    def begin_again(self) -> None:
+        """Its topic was deleted and made again: what was passed so far counts no more."""
+        self.first_seen = self.lacking = 0
+        self.lives_begun += 1
+
+    def make_room(self, count: int) -> None:
+        self.tail.room_end = 1 << 60
+
+    def attach_file(self) -> None:
+        """The file of the next unit, or an empty stand-in where it is missing."""
+        offset = self.tail.next_offset
+        units = self.file_at(offset)
+        if units is None:
+            first = self.files.start_of(offset * UNIT_BYTES) // UNIT_BYTES
+            units = MappedBuffer(mmap.mmap(-1, self.files.file_bytes), first)
+        self.tail.attach(units, 1 << 60)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionFile:
+    """`wrong` says what is, if anything."""
+
+    where: str
+    units: int
+    wrong: str | None
+
+
+def look_at_extensions(root: Path, disk: Disk) -> Iterator[ExtensionFile]:
+    """Every extension file of a store."""
+    folders = [each for each in sorted((root / FOLDER).glob("*/*")) if each.is_dir() and each.name.isdigit()]
+    for folder in folders:
+        files = SegmentDirectory(folder, 1, disk)
+        files.load()
+        for start in files:
+            units, wrong = _look_at(files.path_of(start), disk)
+            yield ExtensionFile(f"{FOLDER}/{folder.parent.name}/{folder.name}/{start:020d}", units, wrong)
+
+
+def _look_at(path: Path, disk: Disk) -> tuple[int, str | None]:
+    if path.stat().st_size == 0:
+        return 0, "is empty"
+    data, at, units = disk.map(path, writable=False), 0, 0
+    while (unit := decode_extension(data, at)) is not None:
+        at += unit.size
+        units += 1
+    if data[at : at + 2] == END_MARK:
+        return units, None
+    mapped = MappedBuffer(data, 0)
+    behind = [
+        max(low, at) for low, high in disk.data_ranges(path, at) if first_nonzero(mapped, max(low, at), high) < high
+    ]
+    return units, f"there is something behind the unit that ends at {at}" if behind else None
+
+
+class FormerLives:
+    """Which queues the log has messages of, and the store no more. The recovery point knows what was there at its log
+    position; a directory without one that was stopped cleanly has a table of its topics."""
+
+    def __init__(self, root: Path, point: RecoveryPoint | None, *, cleanly_stopped: bool) -> None:
+        self._point = point
+        self._ends = {(each.topic, each.queue_id): each.end_offset for each in point.queues} if point else {}
+        self._topics = _topics_of(root) if cleanly_stopped else None
+
+    def are_all_of(self, queue: CheckedQueue) -> bool:
+        """Whether everything that the log has of a queue is from before its topic was deleted."""
+        if queue.first_seen is None:
+            return False
+        if self._point is not None:
+            is_known = queue.tail.log_end <= self._point.log_end
+            return is_known and self._ends.get((queue.topic, queue.queue_id), 0) == 0
+        return queue.is_missing and self._topics is not None and queue.topic not in self._topics
+
+
+def _topics_of(root: Path) -> set[str] | None:
+    try:
+        table = json.loads((root / "config" / "topics.json").read_bytes())["topicConfigTable"]
+        return set(table)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

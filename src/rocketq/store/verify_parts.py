@@ -16,14 +16,11 @@ from typing import Any, cast
 from rocketq.errors import StoreError
 from rocketq.kernel.queue_units import QueueTail
 from rocketq.kernel.records import BLANK, MESSAGE
-from rocketq.store.checked_queue import CheckedQueue
 from rocketq.store.commit_log import LogRange
 from rocketq.store.config import DEFAULT_DELAY_LEVELS
-from rocketq.store.log_chain import ChainedFile
+from rocketq.store.log_reader import ChainedFile, next_good_record
 from rocketq.store.recovery_point import FILE_NAME
-from rocketq.store.resync import next_good_record
-from rocketq.store.verify import STEP_BYTES, Verifier
-from rocketq.store.verify_report import Finding, Severity, VerifyReport
+from rocketq.store.verify import STEP_BYTES, CheckedQueue, Finding, Severity, Verifier, VerifyReport
 
 QueueName = tuple[str, int]
 

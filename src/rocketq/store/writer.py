@@ -13,13 +13,12 @@ from rocketq.runtime.clock import Clock
 from rocketq.store.admission import Health, find_fault
 from rocketq.store.commit_log import CommitLog
 from rocketq.store.config import StoreConfig
-from rocketq.store.consume_queue import ConsumeQueue
+from rocketq.store.consume_queue import ConsumeQueue, QueueTable
 from rocketq.store.disk import lacks_descriptors
 from rocketq.store.dispatch import Dispatcher
 from rocketq.store.flush import FlushGate
 from rocketq.store.index import Index
-from rocketq.store.queue_table import QueueTable
-from rocketq.store.raw_records import RawRecords, RawWalk
+from rocketq.store.log_reader import RawRecords, RawWalk
 from rocketq.store.results import AppendResult, AppendStatus
 
 Batch = tuple[int, int]  # messages, bytes of their records

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, Subscription
+from rocketq.protocol.bodies.clients import ConsumerData, Heartbeat, Subscription
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command, HeaderForm
 from rocketq.protocol.flags import Language

@@ -14,7 +14,7 @@ from rocketq.broker import Broker, BrokerConfig
 from rocketq.broker.free_port import VIP_STEP
 from rocketq.broker.pipeline.access import Access
 from rocketq.model import Record
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData, Subscription
+from rocketq.protocol.bodies.clients import ConsumerData, Heartbeat, ProducerData, Subscription
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command

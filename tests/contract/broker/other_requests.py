@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, Subscription
+from rocketq.protocol.bodies.clients import ConsumerData, Heartbeat, Subscription
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.config_text import format_config
 from tests.contract.broker.fast_requests import CLIENT, GROUP, OTHER, QUEUES, TOPIC

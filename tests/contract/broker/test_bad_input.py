@@ -19,7 +19,7 @@ from rocketq.errors import LocalProtocolError
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import FrameDecoder, encode_command
-from rocketq.protocol.headers.by_code import HEADERS
+from rocketq.protocol.requests import HEADERS
 from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import connected, hold, letters, make_topic, over_loopback, send, send_fields
 

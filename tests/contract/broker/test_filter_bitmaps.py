@@ -13,7 +13,7 @@ import pytest
 from rocketq.filter import BloomGeometry, compile_sql
 from rocketq.protocol.codes import RequestCode
 from rocketq.store import Store
-from rocketq.store.consume_queue_ext import Extension, is_address
+from rocketq.store.queue_extensions import Extension, is_address
 from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import Peer, connected, make_topic, over_loopback, props, pull, records, send
 from tests.contract.broker.test_filters import FILTERING, SQL, WITHOUT_FLAG, bodies, fill, next_offset, subscribe

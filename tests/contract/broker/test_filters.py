@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rocketq.protocol.bodies.heartbeat import CheckClient, ConsumerData, Heartbeat, Subscription
+from rocketq.protocol.bodies.clients import CheckClient, ConsumerData, Heartbeat, Subscription
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import PullFlag

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketq.client import Admin
-from rocketq.protocol.bodies.connections import ConsumerConnections
+from rocketq.protocol.bodies.clients import ConsumerConnections
 from rocketq.protocol.codes import RequestCode
 from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import Peer, beat, connected, heartbeat, over_loopback, send

@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from rocketq.protocol.bodies.assignment import AssignmentAnswer, AssignmentRequest
-from rocketq.protocol.bodies.connections import ConsumerConnections, ConsumerList, ProducerConnections, ProducerTable
-from rocketq.protocol.bodies.heartbeat import CheckClient, ConsumerData, Heartbeat, Subscription
-from rocketq.protocol.bodies.locks import LockAnswer, LockRequest
+from rocketq.protocol.bodies.assignment import AssignmentAnswer, AssignmentRequest, LockAnswer, LockRequest
+from rocketq.protocol.bodies.clients import (
+    CheckClient,
+    ConsumerConnections,
+    ConsumerData,
+    ConsumerList,
+    Heartbeat,
+    ProducerConnections,
+    ProducerTable,
+    Subscription,
+)
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.flags import MessageModel

@@ -21,7 +21,7 @@ from rocketq.client import Message, PushConfig
 from rocketq.client.aio import AsyncProducer, AsyncPushConsumer
 from rocketq.errors import ConfigError, StoreError
 from rocketq.nameserver import NameServer, NameServerConfig
-from rocketq.protocol.bodies.replication import ReplicationState
+from rocketq.protocol.bodies.stats import ReplicationState
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import ConsumeFromWhere
 from rocketq.protocol.messages import BatchElement, encode_batch

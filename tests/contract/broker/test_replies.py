@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.headers.by_code import decode_header
 from rocketq.protocol.headers.send import PushReplyRequest
 from rocketq.protocol.properties import decode_properties
+from rocketq.protocol.requests import decode_header
 from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import (
     connected,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rocketq.protocol.bodies.timers import TimerMetrics
+from rocketq.protocol.bodies.stats import TimerMetrics
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.runtime.clock import ManualClock

@@ -11,7 +11,7 @@ import pytest
 
 from rocketq.broker.transaction.half_messages import HALF_PROPERTIES_BYTES_MAX
 from rocketq.model import Record, SysFlag, decode_message_id
-from rocketq.protocol.bodies.heartbeat import Heartbeat, ProducerData
+from rocketq.protocol.bodies.clients import Heartbeat, ProducerData
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.messages import decode_records

@@ -30,9 +30,9 @@ from rocketq.client import (
 )
 from rocketq.client.aio.send_backs import SendBacks
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult
+from rocketq.protocol.bodies.clients import ConsumeDirectlyResult
 from rocketq.protocol.flags import ConsumeResult as DirectResult
-from rocketq.protocol.headers.membership import ConsumeDirectlyRequest
+from rocketq.protocol.headers.groups import ConsumeDirectlyRequest
 
 from .consuming import QUICK, Remembers, fill, numbers, until
 

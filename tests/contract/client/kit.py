@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rocketq.client import AsyncAdmin, Message, Sender, SendResult
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData, Subscription
+from rocketq.protocol.bodies.clients import ConsumerData, Heartbeat, ProducerData, Subscription
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.remoting import Connection, ConnectionPool, Dispatcher

@@ -9,9 +9,14 @@ import pytest
 
 from rocketq.client import AsyncAdmin, ClientClosedError, GroupTakenError, Session, SessionConfig
 from rocketq.client.core.stored_messages import StoredMessage
-from rocketq.protocol.bodies.heartbeat import ConsumerData, ProducerData, Subscription
+from rocketq.protocol.bodies.clients import (
+    ConsumeDirectlyResult,
+    ConsumerData,
+    ProducerData,
+    RunningConsumer,
+    Subscription,
+)
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.flags import ConsumeResult
 from rocketq.testing.embedded import EmbeddedCluster
 

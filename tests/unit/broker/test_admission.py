@@ -28,8 +28,8 @@ from rocketq.broker.pipeline.admission import (
 from rocketq.broker.pipeline.quotas import Quotas, charge, parse_quotas, quota_fault
 from rocketq.broker.topics.table import TopicTable
 from rocketq.model import SysFlag
+from rocketq.protocol.bodies.clients import ConsumerData, Subscription
 from rocketq.protocol.bodies.groups import GroupConfig
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Subscription
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import ResponseCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rocketq.broker.pull.consumer_filters import RETURN_MS, ConsumerFilters
 from rocketq.filter import BloomGeometry
-from rocketq.protocol.bodies.filters import ConsumerFilterTable
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
+from rocketq.protocol.bodies.groups import ConsumerFilterTable
 
 DAY_MS = 24 * 3_600_000
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.members import Member, Roster
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Subscription
+from rocketq.protocol.bodies.clients import ConsumerData, Subscription
 from rocketq.protocol.flags import Language, MessageModel
 
 

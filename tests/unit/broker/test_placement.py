@@ -7,8 +7,8 @@ import pytest
 from rocketq.broker.delay.placement import BadDelayError, DelayRules, place, slot_ms_of, without_orders
 from rocketq.errors import RemoteProtocolError
 from rocketq.model import NewMessage
+from rocketq.protocol.handles import RecallHandle
 from rocketq.protocol.properties import decode_properties
-from rocketq.protocol.recall_handles import RecallHandle
 
 RULES = DelayRules(18, timer_delay_ms_max=10_000)
 MESSAGE = NewMessage(topic="T", queue_id=3, body=b"b")

@@ -11,7 +11,7 @@ from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.groups.queue_locks import QueueLocks
 from rocketq.broker.pull.tag_filter import is_tag_filter, subscription_of, tag_codes
 from rocketq.filter import BadExpressionError, parse_tags
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.offsets import ConsumerOffsets
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.runtime.clock import ManualClock

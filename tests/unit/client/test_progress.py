@@ -6,8 +6,7 @@ import pytest
 
 from rocketq.client.core.progress import GroupStatus, QueueLag, merge_connections, queue_lags
 from rocketq.client.core.resets import OffsetChange, QueueBounds, ResetTo, target_of
-from rocketq.protocol.bodies.connections import Connection, ConsumerConnections
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Connection, ConsumerConnections, Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.stats import QueueProgress
 from rocketq.protocol.bodies.topics import QueueRange

@@ -18,7 +18,7 @@ from rocketq.client.core.stored_messages import stored_message
 from rocketq.client.core.subscription_table import SubscriptionInvalidError, SubscriptionTable, make_subscription
 from rocketq.errors import RemoteProtocolError
 from rocketq.model import Host, Record
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.frame import encode_command
 from rocketq.protocol.headers.pull import PullRequest

@@ -22,7 +22,7 @@ from rocketq.client.core.rebalance_plan import RebalancePlan
 from rocketq.client.core.subscription_table import SubscriptionTable, make_subscription
 from rocketq.errors import ConnectionClosedError
 from rocketq.protocol.bodies.assignment import Assignment, AssignmentAnswer
-from rocketq.protocol.bodies.connections import ConsumerList
+from rocketq.protocol.bodies.clients import ConsumerList
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import BrokerData, QueueData, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode

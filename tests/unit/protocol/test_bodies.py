@@ -17,13 +17,23 @@ from rocketq.protocol.bodies.assignment import (
     AssignmentRequest,
     BatchAcks,
     GroupRequestMode,
+    LockAnswer,
+    LockRequest,
     RequestModes,
     ack_bits,
 )
-from rocketq.protocol.bodies.connections import ConsumerConnections, ConsumerList, ProducerConnections, ProducerTable
+from rocketq.protocol.bodies.clients import (
+    CheckClient,
+    ConsumeDirectlyResult,
+    ConsumerConnections,
+    ConsumerList,
+    Heartbeat,
+    ProducerConnections,
+    ProducerTable,
+    RunningConsumer,
+    Subscription,
+)
 from rocketq.protocol.bodies.groups import GroupConfigTable, GroupForbidden, GroupList, GroupSubscription
-from rocketq.protocol.bodies.heartbeat import CheckClient, Heartbeat, Subscription
-from rocketq.protocol.bodies.locks import LockAnswer, LockRequest
 from rocketq.protocol.bodies.offsets import (
     ConsumerOffsets,
     ConsumerStatus,
@@ -36,7 +46,6 @@ from rocketq.protocol.bodies.offsets import (
 from rocketq.protocol.bodies.queues import DataVersion, KeyValues, MessageQueue
 from rocketq.protocol.bodies.registration import Registration, decode_registration
 from rocketq.protocol.bodies.routes import ClusterTable, MemberGroupAnswer, TopicRoute
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.bodies.stats import BrokerStats, ConsumeStats, ConsumeStatsList, QueueEntries
 from rocketq.protocol.bodies.topics import TopicConfigTable, TopicList, TopicStats
 from rocketq.protocol.flags import ConsumeFromWhere, ConsumeType, MessageModel

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketq.protocol.bodies import Body
-from rocketq.protocol.bodies.connections import ConsumerConnections, ProducerTable
-from rocketq.protocol.bodies.filters import ConsumerFilterTable
-from rocketq.protocol.bodies.groups import GroupConfigTable
+from rocketq.protocol.bodies.clients import ConsumerConnections, ProducerTable
+from rocketq.protocol.bodies.groups import ConsumerFilterTable, GroupConfigTable
 from rocketq.protocol.bodies.offsets import ConsumerOffsets, ConsumerStatus, ResetOffsets, TimeSpans
 from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.bodies.registration import Registration

@@ -14,10 +14,10 @@ from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import Language, PullFlag, TopicFilterType
 from rocketq.protocol.headers import I32, I64, BadFieldError, Header, header, wire
-from rocketq.protocol.headers.by_code import HEADERS, decode_header
 from rocketq.protocol.headers.groups import DeleteGroupRequest
 from rocketq.protocol.headers.pull import PullRequest, PullResponse
 from rocketq.protocol.headers.send import SendRequest, decode_send, encode_send, uses_letters
+from rocketq.protocol.requests import HEADERS, decode_header
 
 PULL = {
     "consumerGroup": "CG",

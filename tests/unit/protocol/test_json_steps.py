@@ -14,8 +14,7 @@ from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.bodies import Body
 from rocketq.protocol.bodies.registration import Registration, compress_parts, decode_registration
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
-from rocketq.protocol.fastjson import dumps, loads
-from rocketq.protocol.json_steps import load_steps, run_steps
+from rocketq.protocol.fastjson import dumps, load_steps, loads, run_steps
 
 LONG = "x" * 600
 VALUES = st.recursive(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketq.protocol.topic_attributes import attribute_fault
+from rocketq.protocol.bodies.topics import attribute_fault
 
 
 @pytest.mark.parametrize(

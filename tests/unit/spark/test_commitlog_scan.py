@@ -20,7 +20,7 @@ from rocketq.protocol.properties import encode_properties
 from rocketq.spark.commitlog_files import LogFile, find_log_files
 from rocketq.spark.commitlog_ranges import ByteRange, plan_ranges
 from rocketq.spark.commitlog_scan import CORRUPT, CORRUPT_TYPE, Choice, DamagedLogError, RangeScan
-from rocketq.store.log_chain import ChainedFile
+from rocketq.store.log_reader import ChainedFile
 
 FILE_BYTES = 4096
 WITH_DAMAGE = pa.schema([*arrow_schema(["logOffset", "body", "topic"]), pa.field(CORRUPT, CORRUPT_TYPE)])

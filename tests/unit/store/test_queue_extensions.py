@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import ReadStatus, Store, tag_code
 from rocketq.store.consume_queue import ConsumeQueue
-from rocketq.store.consume_queue_ext import (
+from rocketq.store.disk import Disk
+from rocketq.store.queue_extensions import (
     Extension,
+    QueueExtensions,
     address_of,
     decode_extension,
     is_address,
     is_torn,
     position_of,
 )
-from rocketq.store.disk import Disk
-from rocketq.store.queue_extensions import QueueExtensions
 from rocketq.store.redelivery import Redeliverer
 from rocketq.store.verify import Verifier
 

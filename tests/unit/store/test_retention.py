@@ -12,7 +12,7 @@ from rocketq.runtime.clock import ManualClock
 from rocketq.store import AppendStatus, ReadStatus, Store
 from rocketq.store.commit_log import LogRange
 from rocketq.store.disk import DiskUsage
-from rocketq.store.retention import FILES_PER_PASS_MAX, expired, judge_disk
+from rocketq.store.upkeep import FILES_PER_PASS_MAX, expired, judge_disk
 
 from .kit import SEGMENT, StagedDisk, fill, message, open_store, small_config
 

@@ -13,7 +13,7 @@ from rocketq.broker.stats.runtime_info import RuntimeInfo
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.offsets import DelayOffsets
 from rocketq.protocol.bodies.queues import KeyValues
-from rocketq.protocol.bodies.replication import ReplicationState
+from rocketq.protocol.bodies.stats import ReplicationState
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.config_text import decode_config
 from rocketq.protocol.headers.admin import BrokerConfigResponse, ReadModeRequest, ResetFlushOffsetRequest

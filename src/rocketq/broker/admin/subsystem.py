@@ -10,7 +10,7 @@ from rocketq.broker.delay.subsystem import DelaySubsystem
 from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.broker.stats.runtime_info import RuntimeInfo
-from rocketq.protocol.bodies.replication import ReplicationState
+from rocketq.protocol.bodies.stats import ReplicationState
 from rocketq.remoting import Registry
 from rocketq.runtime.clock import Clock
 from rocketq.store import StoreWriter

@@ -9,10 +9,10 @@ from rocketq.broker.delay.timer_service import TimerService
 from rocketq.errors import RemoteProtocolError
 from rocketq.model import NewMessage
 from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.handles import RecallHandle
 from rocketq.protocol.headers.send import RecallRequest, RecallResponse
 from rocketq.protocol.names import TIMER_TOPIC, Property
 from rocketq.protocol.properties import decode_properties, encode_properties
-from rocketq.protocol.recall_handles import RecallHandle
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
 from rocketq.store import StoreReader

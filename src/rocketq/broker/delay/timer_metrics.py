@@ -3,7 +3,7 @@ delivered by these numbers, and after a crash they may be off by what happened s
 
 from __future__ import annotations
 
-from rocketq.protocol.bodies.timers import TimerMetrics, WaitingCount
+from rocketq.protocol.bodies.stats import TimerMetrics, WaitingCount
 
 
 class WaitingCounts:

@@ -13,7 +13,7 @@ from rocketq.broker.delay.timer_metrics import WaitingCounts
 from rocketq.broker.stats.broker_stats import Figures
 from rocketq.errors import DamagedStateError
 from rocketq.model import NewMessage
-from rocketq.protocol.bodies.timers import TimerMetrics
+from rocketq.protocol.bodies.stats import TimerMetrics
 from rocketq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Property
 from rocketq.protocol.properties import decode_properties, encode_properties
 from rocketq.runtime.clock import Clock

@@ -20,11 +20,11 @@ from rocketq.filter import BadExpressionError
 from rocketq.kernel.admission import Grant, PullGrant, SendGrant
 from rocketq.kernel.queue_units import QueueTail
 from rocketq.kernel.signatures import Account
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.names import GROUP_CHARS_MAX, SCHEDULE_TOPIC
 from rocketq.protocol.properties import encode_properties
 from rocketq.remoting import Connection
-from rocketq.store.queue_table import QUEUE_ID_MAX, QueueTable
+from rocketq.store.consume_queue import QUEUE_ID_MAX, QueueTable
 
 _NOT_PLAIN: Final = "%"  # retry topics may turn a send into a dead letter
 _EXPRESSION_CHARS_MAX: Final = 1_024  # grants are kept by what clients choose; what is very long is not

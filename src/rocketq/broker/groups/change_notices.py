@@ -12,7 +12,7 @@ from rocketq.errors import RocketQError
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.headers import Header
-from rocketq.protocol.headers.membership import ConsumersChangedRequest
+from rocketq.protocol.headers.groups import ConsumersChangedRequest
 from rocketq.protocol.requests import make_request
 from rocketq.remoting import Connection
 

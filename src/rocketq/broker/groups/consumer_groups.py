@@ -8,7 +8,7 @@ from typing import Generic
 
 from rocketq.broker.groups.members import Departures, Link, Member, Roster
 from rocketq.broker.groups.subscription_conflicts import Wishes, conflicts, wishes_of
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Subscription
+from rocketq.protocol.bodies.clients import ConsumerData, Subscription
 from rocketq.protocol.flags import ConsumeFromWhere, ConsumeType, MessageModel
 
 

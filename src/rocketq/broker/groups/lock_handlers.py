@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocketq.broker.groups.queue_locks import QueueLocks
-from rocketq.protocol.bodies.locks import LockAnswer, LockRequest
+from rocketq.protocol.bodies.assignment import LockAnswer, LockRequest
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock

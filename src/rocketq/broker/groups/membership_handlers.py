@@ -18,12 +18,12 @@ from rocketq.broker.pull.filters import compile_checked
 from rocketq.broker.pull.tag_filter import is_tag_filter
 from rocketq.broker.topics.table import TopicTable
 from rocketq.filter import BadExpressionError, parse_tags
-from rocketq.protocol.bodies import connections as bodies
+from rocketq.protocol.bodies import clients as bodies
 from rocketq.protocol.bodies import lazy_tuple
-from rocketq.protocol.bodies.heartbeat import CheckClient, ConsumerData, Heartbeat
+from rocketq.protocol.bodies.clients import CheckClient, ConsumerData, Heartbeat
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TopicSysFlag
-from rocketq.protocol.headers import membership as headers
+from rocketq.protocol.headers import groups as headers
 from rocketq.protocol.names import retry_topic, topic_fault
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock

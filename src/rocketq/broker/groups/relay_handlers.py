@@ -11,7 +11,7 @@ from rocketq.errors import RemotingError, RequestTimeoutError
 from rocketq.model import decode_message_id
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.headers.membership import ConsumeDirectlyRequest, RunningInfoRequest
+from rocketq.protocol.headers.groups import ConsumeDirectlyRequest, RunningInfoRequest
 from rocketq.protocol.messages import encode_record
 from rocketq.protocol.versions import RUNNING_INFO_SINCE
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request

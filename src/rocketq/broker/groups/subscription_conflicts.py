@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rocketq.broker.pull.tag_filter import is_tag_filter
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.names import RETRY_PREFIX
 
 Wishes = Mapping[str, str]

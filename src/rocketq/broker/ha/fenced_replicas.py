@@ -16,7 +16,7 @@ from rocketq.broker.ha.master_tables import CopyPorts, MasterTables
 from rocketq.broker.ha.replicas import RoleOwner
 from rocketq.broker.topics.deleted_topics import PushedTables
 from rocketq.errors import StoreError
-from rocketq.protocol.bodies.replication import MasterLink, ReplicaLink, ReplicationState
+from rocketq.protocol.bodies.stats import MasterLink, ReplicaLink, ReplicationState
 from rocketq.remoting.address import join_addr
 from rocketq.replication.actions import Follow
 from rocketq.replication.agent import AgentSettings, Role

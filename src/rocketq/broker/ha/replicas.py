@@ -11,7 +11,7 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerRole
 from rocketq.broker.free_port import REPLICATION_STEP
 from rocketq.broker.ha.master_tables import CopyPorts, MasterTables
-from rocketq.protocol.bodies.replication import MasterLink, ReplicaLink, ReplicationState
+from rocketq.protocol.bodies.stats import MasterLink, ReplicaLink, ReplicationState
 from rocketq.replication.classic_client import FollowRules, MasterFollower
 from rocketq.replication.classic_listener import ListenerRules, ReplicaListener
 from rocketq.replication.classic_slave import StreamTimes

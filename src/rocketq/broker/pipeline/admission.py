@@ -22,8 +22,8 @@ from rocketq.broker.pipeline.quotas import Quotas, quota_fault
 from rocketq.broker.topics.table import TopicTable
 from rocketq.kernel.admission import TokenBucket
 from rocketq.model import SysFlag
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.groups import GroupConfig
-from rocketq.protocol.bodies.heartbeat import Subscription
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.flags import MessageModel, Perm, TopicFilterType

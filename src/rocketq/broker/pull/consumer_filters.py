@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from rocketq.filter import BadExpressionError, BloomGeometry, compile_sql
 from rocketq.kernel.filter_program import FilterProgram
-from rocketq.protocol.bodies.filters import BloomPositions, ConsumerFilterTable, KeptFilter, TopicFilters
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
+from rocketq.protocol.bodies.groups import BloomPositions, ConsumerFilterTable, KeptFilter, TopicFilters
 from rocketq.protocol.flags import ExpressionType
 
 log = logging.getLogger(__name__)

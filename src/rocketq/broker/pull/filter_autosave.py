@@ -6,7 +6,7 @@ import asyncio
 
 from rocketq.broker.admin.autosave import save_in_slices
 from rocketq.broker.pull.consumer_filters import ConsumerFilters, table_of
-from rocketq.protocol.bodies.filters import ConsumerFilterTable
+from rocketq.protocol.bodies.groups import ConsumerFilterTable
 from rocketq.runtime.slices import collect
 from rocketq.store import StateFile
 

@@ -9,7 +9,7 @@ from rocketq.broker.pull.consumer_filters import ConsumerFilter, ConsumerFilters
 from rocketq.broker.pull.tag_filter import is_tag_filter, subscription_of, tag_codes
 from rocketq.filter import BadExpressionError, compile_sql
 from rocketq.kernel.filter_program import FilterProgram
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.flags import ExpressionType
 from rocketq.protocol.headers.pull import PullRequest
@@ -17,8 +17,8 @@ from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import RETRY_PREFIX, Property
 from rocketq.protocol.properties import decode_properties
 from rocketq.remoting import Refusal
-from rocketq.store.consume_queue_ext import Extension
 from rocketq.store.queries import ExtensionFilter, RecordFilter
+from rocketq.store.queue_extensions import Extension
 
 
 @dataclass(frozen=True, slots=True)

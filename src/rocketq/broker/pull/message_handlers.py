@@ -13,15 +13,15 @@ from rocketq.broker.pull.consumer_filters import ConsumerFilter, ConsumerFilters
 from rocketq.broker.pull.tag_filter import tag_codes
 from rocketq.model import Record
 from rocketq.protocol.bodies import lazy_tuple
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.stats import QueueEntries, QueueEntry
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.fastjson import dumps
-from rocketq.protocol.headers import messages as headers
+from rocketq.protocol.headers import pull as headers
 from rocketq.protocol.messages import encode_record
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.store import StoreReader
-from rocketq.store.consume_queue_ext import Extension, is_address, position_of
+from rocketq.store.queue_extensions import Extension, is_address, position_of
 
 ANSWER_BYTES_MAX: Final = 12 << 20
 _UNIQUE_COUNT_MAX: Final = 32

@@ -12,7 +12,7 @@ from rocketq.broker.pull.filter_autosave import FilterKeeper
 from rocketq.broker.pull.held_pulls import HeldPull
 from rocketq.broker.pull.long_polling import LongPolling
 from rocketq.broker.stats.broker_stats import Figures
-from rocketq.protocol.bodies.filters import ConsumerFilterTable
+from rocketq.protocol.bodies.groups import ConsumerFilterTable
 from rocketq.protocol.headers.pull import PullRequest
 from rocketq.remoting import Registry, Request
 from rocketq.runtime.clock import Clock

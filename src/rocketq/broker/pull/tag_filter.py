@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketq.filter import parse_tags, tag_code
-from rocketq.protocol.bodies.heartbeat import ALL, Subscription
+from rocketq.protocol.bodies.clients import ALL, Subscription
 from rocketq.protocol.flags import ExpressionType
 
 

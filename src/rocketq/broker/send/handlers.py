@@ -22,6 +22,7 @@ from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TopicSysFlag
+from rocketq.protocol.handles import handle_of
 from rocketq.protocol.headers.send import SendRequest, SendResponse
 from rocketq.protocol.messages import decode_batch
 from rocketq.protocol.names import (
@@ -31,7 +32,6 @@ from rocketq.protocol.names import (
     dlq_topic,
 )
 from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, decode_properties, split_properties
-from rocketq.protocol.recall_handles import handle_of
 from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
 from rocketq.remoting import EncodedReply, Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer

@@ -18,7 +18,7 @@ from rocketq.model import NewMessage, Record
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import Perm, TopicSysFlag
-from rocketq.protocol.headers.messages import SendBackRequest
+from rocketq.protocol.headers.pull import SendBackRequest
 from rocketq.protocol.names import (
     HALF_OP_TOPIC,
     HALF_TOPIC,

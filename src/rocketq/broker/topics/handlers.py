@@ -13,12 +13,11 @@ from rocketq.broker.groups.offsets import OffsetTable, PullPositions
 from rocketq.broker.stats.meters import Meters
 from rocketq.broker.topics.table import TopicTable, reply_topic
 from rocketq.protocol.bodies.groups import GroupList
-from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicList
+from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicList, attribute_fault
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TopicFilterType
 from rocketq.protocol.headers import topics as headers
 from rocketq.protocol.names import SYSTEM_TOPICS, topic_fault
-from rocketq.protocol.topic_attributes import attribute_fault
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import collect, finish

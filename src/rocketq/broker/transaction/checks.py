@@ -12,7 +12,7 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.producer_groups import ProducerGroups
 from rocketq.broker.transaction.service import Check, Transactions
 from rocketq.errors import RocketQError
-from rocketq.protocol.headers.transactions import CheckTransactionRequest
+from rocketq.protocol.headers.send import CheckTransactionRequest
 from rocketq.protocol.names import HALF_TOPIC
 from rocketq.protocol.requests import make_request
 from rocketq.protocol.versions import V5_0_0

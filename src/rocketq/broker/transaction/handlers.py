@@ -11,7 +11,7 @@ from rocketq.broker.transaction.half_messages import Half
 from rocketq.broker.transaction.service import Decision, Refused, Transactions
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TransactionState
-from rocketq.protocol.headers.transactions import EndTransactionRequest, ResumeCheckRequest
+from rocketq.protocol.headers.send import EndTransactionRequest, ResumeCheckRequest
 from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_TOPIC
 from rocketq.remoting import Handlers, Refusal, Reply, Request
 from rocketq.remoting.handlers import TypedAnswer

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketq.cli.commands.pipeline_progress import Tell
-    from rocketq.store.verify_report import VerifyReport
+    from rocketq.store.verify import VerifyReport
 
 
 @click.command(

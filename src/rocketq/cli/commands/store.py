@@ -10,8 +10,7 @@ import click
 
 from rocketq.errors import ConfigError, StoreError
 from rocketq.store.config import DEFAULT_DELAY_LEVELS
-from rocketq.store.verify import Verifier
-from rocketq.store.verify_report import Severity, VerifyReport
+from rocketq.store.verify import Severity, Verifier, VerifyReport
 
 FAILED, NOT_FOUND = 1, 3
 _ADVICE = {

@@ -8,7 +8,7 @@ from rocketq.client.aio.broker_directory import BrokerDirectory
 from rocketq.client.aio.session import Session
 from rocketq.client.errors import NotFoundError
 from rocketq.errors import ConfigError
-from rocketq.protocol.bodies.connections import Producer, ProducerTable
+from rocketq.protocol.bodies.clients import Producer, ProducerTable
 from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.bodies.routes import ClusterTable
 from rocketq.protocol.bodies.stats import BrokerStats

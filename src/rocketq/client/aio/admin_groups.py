@@ -15,16 +15,15 @@ from rocketq.client.core.progress import GroupStatus, merge_connections, queue_l
 from rocketq.client.core.routes import subscribe_queues
 from rocketq.client.errors import NotFoundError
 from rocketq.errors import ConfigError, RocketQError
-from rocketq.protocol.bodies.connections import Connection, ConsumerConnections, ProducerConnections
+from rocketq.protocol.bodies.clients import Connection, ConsumerConnections, ProducerConnections, RunningConsumer
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import RunningConsumer
 from rocketq.protocol.bodies.stats import ConsumeStats, QueueProgress
 from rocketq.protocol.bodies.topics import QueueRange
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.failures import ConsumerNotOnline, InternalFailure, TopicNotFound
-from rocketq.protocol.headers import membership
+from rocketq.protocol.headers import groups as group_headers
 from rocketq.protocol.headers.groups import ConsumeStatsRequest, DeleteGroupRequest
 from rocketq.protocol.headers.nameserver import ForgetTopicRequest
 from rocketq.protocol.headers.topics import DeleteTopicRequest
@@ -106,7 +105,7 @@ class AsyncGroups:
     async def status(self, group: str) -> GroupStatus:
         """Members, subscriptions and lag per queue. Brokers that do not answer are named, their queues unknown."""
         masters = await self._directory.masters()
-        online = await self._on_masters(masters, membership.ConsumerConnectionRequest(group=group))
+        online = await self._on_masters(masters, group_headers.ConsumerConnectionRequest(group=group))
         stats = await self._on_masters(masters, ConsumeStatsRequest(group=group))
         unreachable = _unreachable(online) | _unreachable(stats)
         if len(unreachable) == len(masters):
@@ -138,7 +137,7 @@ class AsyncGroups:
     async def connections(self, group: str) -> ConsumerConnections:
         """Who is connected and what they subscribe to; ConsumerNotOnline when nobody is."""
         masters = await self._directory.masters()
-        found = await self._on_masters(masters, membership.ConsumerConnectionRequest(group=group))
+        found = await self._on_masters(masters, group_headers.ConsumerConnectionRequest(group=group))
         merged = merge_connections(ConsumerConnections.decode(answer.body) for answer in found.results.values())
         if merged is None:
             raise next(iter((_unreachable(found) or found.failures).values()))
@@ -147,7 +146,7 @@ class AsyncGroups:
     async def producer_connections(self, group: str) -> tuple[Connection, ...]:
         """Connected producers of a producer group."""
         masters = await self._directory.masters()
-        found = await self._on_masters(masters, membership.ProducerConnectionRequest(group=group))
+        found = await self._on_masters(masters, group_headers.ProducerConnectionRequest(group=group))
         if not found.results:
             error = next(iter(found.failures.values()))
             raise NotFoundError("producer group", group) if isinstance(error, InternalFailure) else error
@@ -156,7 +155,7 @@ class AsyncGroups:
 
     async def running(self, group: str, client_id: str) -> RunningConsumer:
         """What a connected member says about itself."""
-        request = membership.RunningInfoRequest(group=group, client_id=client_id)
+        request = group_headers.RunningInfoRequest(group=group, client_id=client_id)
         masters = await self._lookup.online_at(group, await self._directory.masters())
         if not masters:
             raise NotFoundError("member", client_id, f"nobody of {group} is connected")

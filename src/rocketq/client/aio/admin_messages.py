@@ -22,7 +22,7 @@ from rocketq.model import decode_message_id
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.failures import InternalFailure
-from rocketq.protocol.headers.messages import QueryMessageRequest, ViewMessageRequest
+from rocketq.protocol.headers.pull import QueryMessageRequest, ViewMessageRequest
 from rocketq.protocol.messages import decode_records
 
 RESEND_GROUP: Final = "ROCKETQ_RESEND"

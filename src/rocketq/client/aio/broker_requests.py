@@ -13,10 +13,9 @@ from rocketq.client.core.stored_messages import StoredMessage, stored_message
 from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.bodies.offsets import ConsumerStatus, ResetOffsets
 from rocketq.protocol.codes import RequestCode, ResponseCode
-from rocketq.protocol.headers.membership import ConsumeDirectlyRequest, ConsumersChangedRequest, RunningInfoRequest
+from rocketq.protocol.headers.groups import ConsumeDirectlyRequest, ConsumersChangedRequest, RunningInfoRequest
 from rocketq.protocol.headers.offsets import ClientStatusRequest, ResetClientOffsetRequest
-from rocketq.protocol.headers.send import PushReplyRequest
-from rocketq.protocol.headers.transactions import CheckTransactionRequest
+from rocketq.protocol.headers.send import CheckTransactionRequest, PushReplyRequest
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import Property
 from rocketq.remoting import Handlers, Refusal, Reply, Request

@@ -11,7 +11,7 @@ from rocketq.client.core.consumer_config import PushConfig
 from rocketq.client.core.process_queue import ProcessQueue
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.errors import ClientError
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult
+from rocketq.protocol.bodies.clients import ConsumeDirectlyResult
 from rocketq.protocol.flags import ConsumeResult as DirectResult
 from rocketq.runtime.clock import Clock
 

@@ -16,8 +16,7 @@ from rocketq.protocol.bodies.stats import ConsumeStats
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.failures import ConsumerNotOnline
-from rocketq.protocol.headers.groups import ConsumeStatsRequest
-from rocketq.protocol.headers.membership import ConsumerConnectionRequest
+from rocketq.protocol.headers.groups import ConsumerConnectionRequest, ConsumeStatsRequest
 from rocketq.protocol.headers.offsets import OffsetResponse, QueryOffsetRequest
 
 

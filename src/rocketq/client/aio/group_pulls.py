@@ -9,7 +9,7 @@ from rocketq.client.core.pull_frames import PullTemplate
 from rocketq.client.core.pulled_messages import pulled_messages
 from rocketq.client.core.routes import MASTER_ID, broker_addr
 from rocketq.client.errors import NoQueueError
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command

@@ -23,7 +23,7 @@ from rocketq.client.core.rebalance_plan import RebalancePlan
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscription_table import SubscriptionTable
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.failures import BrokerError
 

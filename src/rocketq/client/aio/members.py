@@ -12,12 +12,17 @@ from rocketq.client.core.routes import MASTER_ID
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.errors import ClientClosedError, GroupTakenError
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData
+from rocketq.protocol.bodies.clients import (
+    ConsumeDirectlyResult,
+    ConsumerData,
+    Heartbeat,
+    ProducerData,
+    RunningConsumer,
+)
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.headers.membership import UnregisterClientRequest
-from rocketq.protocol.headers.transactions import CheckTransactionRequest
+from rocketq.protocol.headers.groups import UnregisterClientRequest
+from rocketq.protocol.headers.send import CheckTransactionRequest
 
 if TYPE_CHECKING:
     from rocketq.client.aio.session import Session

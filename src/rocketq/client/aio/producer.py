@@ -35,11 +35,10 @@ from rocketq.client.errors import (
     WrongLoopError,
 )
 from rocketq.errors import ConfigError
-from rocketq.protocol.bodies.heartbeat import ProducerData
+from rocketq.protocol.bodies.clients import ProducerData
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.headers.send import RecallRequest, RecallResponse
-from rocketq.protocol.headers.transactions import CheckTransactionRequest
+from rocketq.protocol.headers.send import CheckTransactionRequest, RecallRequest, RecallResponse
 from rocketq.protocol.names import Property
 
 log = logging.getLogger(__name__)

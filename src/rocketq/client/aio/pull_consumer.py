@@ -27,9 +27,8 @@ from rocketq.client.core.subscription_table import SubscriptionTable, make_subsc
 from rocketq.client.core.subscriptions import ALL
 from rocketq.client.errors import ClientClosedError, ClientError
 from rocketq.errors import ConfigError
-from rocketq.protocol.bodies.heartbeat import ConsumerData
+from rocketq.protocol.bodies.clients import ConsumeDirectlyResult, ConsumerData, RunningConsumer
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.flags import ConsumeType
 
 

@@ -15,9 +15,9 @@ from rocketq.client.core.pulled_queue import PulledQueue
 from rocketq.client.core.routes import queue_order
 from rocketq.client.core.running_report import running_properties
 from rocketq.errors import RocketQError
+from rocketq.protocol.bodies.clients import ProcessQueue as QueueReport
+from rocketq.protocol.bodies.clients import RunningConsumer
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import ProcessQueue as QueueReport
-from rocketq.protocol.bodies.running import RunningConsumer
 from rocketq.protocol.flags import ConsumeType, ExpressionType
 
 log = logging.getLogger(__name__)

@@ -34,8 +34,8 @@ from rocketq.client.core.stored_messages import StoredMessage, delivered
 from rocketq.client.core.subscription_table import SubscriptionTable, make_subscription
 from rocketq.client.core.subscriptions import ALL
 from rocketq.errors import RocketQError
+from rocketq.protocol.bodies.clients import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import ConsumeDirectlyResult, RunningConsumer
 from rocketq.protocol.flags import ConsumeType, ExpressionType, MessageModel
 from rocketq.protocol.names import Property, retry_topic
 

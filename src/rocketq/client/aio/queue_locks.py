@@ -10,7 +10,7 @@ from rocketq.client.aio.scatter import outcomes
 from rocketq.client.aio.session import Session
 from rocketq.client.core.routes import MASTER_ID
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.locks import LockAnswer, LockRequest
+from rocketq.protocol.bodies.assignment import LockAnswer, LockRequest
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 

@@ -16,12 +16,12 @@ from rocketq.client.core.routes import masters_of, subscribe_queues
 from rocketq.client.core.subscription_table import SubscriptionTable
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.assignment import AssignmentAnswer, AssignmentRequest
-from rocketq.protocol.bodies.connections import ConsumerList
+from rocketq.protocol.bodies.clients import ConsumerList
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.failures import BrokerError, TopicNotFound
 from rocketq.protocol.flags import MessageModel, RequestMode
-from rocketq.protocol.headers.membership import ConsumerListRequest
+from rocketq.protocol.headers.groups import ConsumerListRequest
 
 UNSETTLED_INTERVAL_MS: Final = 2_000
 """Between rounds while the share of a topic is not known: it is not there yet, and consumers should not be the last to

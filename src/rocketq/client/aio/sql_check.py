@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketq.client.aio.session import Session
 from rocketq.client.core.routes import masters_of
 from rocketq.errors import RocketQError
-from rocketq.protocol.bodies.heartbeat import CheckClient, Subscription
+from rocketq.protocol.bodies.clients import CheckClient, Subscription
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.failures import TopicNotFound
 

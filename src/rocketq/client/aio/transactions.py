@@ -15,7 +15,7 @@ from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.transactions import TransactionListener, end_of_check, end_of_send, verdict
 from rocketq.errors import RocketQError
 from rocketq.protocol.flags import TransactionState
-from rocketq.protocol.headers.transactions import CheckTransactionRequest
+from rocketq.protocol.headers.send import CheckTransactionRequest
 
 log = logging.getLogger(__name__)
 

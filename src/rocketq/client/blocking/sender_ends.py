@@ -17,7 +17,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.failures import BrokerError, failure_of
 from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.frame import encode_command
-from rocketq.protocol.headers.transactions import EndTransactionRequest
+from rocketq.protocol.headers.send import EndTransactionRequest
 from rocketq.protocol.requests import make_request
 
 IN_FLIGHT_MAX: Final = 128

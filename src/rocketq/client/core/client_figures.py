@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocketq.protocol.bodies.running import ConsumeRates
+from rocketq.protocol.bodies.clients import ConsumeRates
 
 _SLOTS: Final = 60
 

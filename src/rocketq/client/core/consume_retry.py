@@ -7,7 +7,7 @@ from typing import Final
 
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.model import SysFlag
-from rocketq.protocol.headers.messages import SendBackRequest
+from rocketq.protocol.headers.pull import SendBackRequest
 from rocketq.protocol.headers.send import SendRequest
 from rocketq.protocol.names import Property, retry_topic
 from rocketq.protocol.properties import encode_properties

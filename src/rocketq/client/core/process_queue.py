@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rocketq.client.core.stored_messages import StoredMessage, delivered
+from rocketq.protocol.bodies.clients import ProcessQueue as QueueReport
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.bodies.running import ProcessQueue as QueueReport
 
 PULL_IDLE_MS_MAX: Final = 120_000
 LOCK_LIFE_MS: Final = 30_000

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from rocketq.client.core.routes import queue_order
-from rocketq.protocol.bodies.connections import Connection, ConsumerConnections
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Connection, ConsumerConnections, Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.stats import QueueProgress
 from rocketq.protocol.bodies.topics import QueueRange

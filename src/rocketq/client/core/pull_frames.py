@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from json.encoder import encode_basestring  # the C function where there is one
 
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.versions import OUR_VERSION

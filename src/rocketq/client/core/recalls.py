@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketq.client.errors import RecallHandleError
 from rocketq.errors import RemoteProtocolError
-from rocketq.protocol.recall_handles import RecallHandle
+from rocketq.protocol.handles import RecallHandle
 
 
 def recall_place(handle: object) -> RecallHandle:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rocketq.client.core.subscriptions import ALL, tags_of
 from rocketq.client.errors import ClientError
 from rocketq.kernel.properties import hash_text
-from rocketq.protocol.bodies.heartbeat import Subscription
+from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.flags import ExpressionType
 from rocketq.protocol.names import NOT_FOR_CLIENTS, topic_fault
 

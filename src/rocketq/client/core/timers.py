@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.protocol.handles import RecallHandle
 from rocketq.protocol.names import Property
-from rocketq.protocol.recall_handles import RecallHandle
 
 SLOT_MS = 1_000
 

@@ -12,7 +12,7 @@ from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.errors import RemoteProtocolError
 from rocketq.model import decode_message_id
 from rocketq.protocol.flags import TransactionState
-from rocketq.protocol.headers.transactions import CheckTransactionRequest, EndTransactionRequest
+from rocketq.protocol.headers.send import CheckTransactionRequest, EndTransactionRequest
 from rocketq.protocol.names import Property
 
 Verdict = TransactionState | None

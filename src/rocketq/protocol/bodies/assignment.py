@@ -84,3 +84,20 @@ def ack_bits(start_offset: int, offsets: tuple[int, ...]) -> str:
     """The `bits` of a BatchAck for these queue offsets."""
     bits = sum(1 << offset - start_offset for offset in set(offsets))
     return base64.b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode()
+
+
+@body
+class LockRequest(Body):
+    """Lock, and unlock."""
+
+    group: str = member("consumerGroup")
+    client_id: str = member("clientId")
+    queues: tuple[MessageQueue, ...] = member("mqSet", default=())
+    only_this_broker: bool | None = member("onlyThisBroker", default=None)
+
+
+@body
+class LockAnswer(Body):
+    """The queues this client holds now."""
+
+    queues: tuple[MessageQueue, ...] = member("lockOKMQSet", default=())

@@ -33,8 +33,7 @@ from typing import (
 )
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.protocol.fastjson import ObjectKey, dumps, loads, write_key, write_text
-from rocketq.protocol.json_steps import load_steps
+from rocketq.protocol.fastjson import ObjectKey, dumps, load_steps, loads, write_key, write_text
 from rocketq.protocol.values import Value, value
 
 _Class = TypeVar("_Class")

@@ -18,9 +18,8 @@ from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.bodies.json_body import Body, body, member
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
-from rocketq.protocol.fastjson import dumps, loads
+from rocketq.protocol.fastjson import dumps, loads, run_steps
 from rocketq.protocol.flags import TopicFilterType
-from rocketq.protocol.json_steps import run_steps
 from rocketq.protocol.versions import MAPPINGS_SINCE, OUR_VERSION, REGISTER_BODY_SINCE
 
 INFLATED_BYTES_MAX: Final = 64 * 1024 * 1024

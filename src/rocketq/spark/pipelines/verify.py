@@ -12,6 +12,7 @@ from rocketq.errors import RocketQError
 from rocketq.spark.errors import SparkError, plainly
 from rocketq.spark.pipelines.tasks import Progress, Tell, run_tasks
 from rocketq.store.config import DEFAULT_DELAY_LEVELS
+from rocketq.store.verify import VerifyReport
 from rocketq.store.verify_parts import (
     LogTask,
     PartReport,
@@ -21,7 +22,6 @@ from rocketq.store.verify_parts import (
     SumVerifier,
     VerifyPlan,
 )
-from rocketq.store.verify_report import VerifyReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.protocol.pop_handles import (
+from rocketq.protocol.handles import (
     PopHandle,
     decode_message_offsets,
     decode_start_offsets,
