@@ -49,6 +49,10 @@ class Served:
         tasks = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
         return sum(int(each.read_text().split()[0]) for each in tasks) / 1e9
 
+    def loop_cpu_s(self) -> float:
+        """CPU of the thread with the event loop so far."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]) / 1e9
+
 
 @contextmanager
 def served(folder: Path, *words: str) -> Iterator[Served]:

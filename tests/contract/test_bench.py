@@ -83,8 +83,8 @@ def test_the_loop_hold_benchmark_runs() -> None:
     assert set(said["producers"]) == {"8 x 128", "1 x 1"}
 
 
-def test_a_hold_is_judged_by_the_longest_wait() -> None:
-    short, long = (Hold(wait_ms=ms, worst_ms=99, cpu_ms=1, answer_kib=1) for ms in (1.0, 11.0))
+def test_loop_hold_bar_uses_the_longest_hold() -> None:
+    short, long = (Hold(hold_ms=ms, wait_ms=50, worst_ms=99, cpu_ms=1, answer_kib=1) for ms in (1.0, 11.0))
     producer = Producer(p50_us=10, p99_us=100, p50_us_asked=10, p99_us_asked=114)
     bars = judge_holds({"21": short, "317": long}, {"8 x 128": producer})
     assert [bar.held for bar in bars] == [False, True]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rocketq.errors import StoreClosedError
@@ -213,6 +213,13 @@ class Queries:
         """One past the last visible message."""
         visible_to = self._visible_to()
         return queue.end_offset if visible_to >= self._log.end else queue.end_below(visible_to)
+
+    def max_offsets_of(self, queues: Iterable[ConsumeQueue | None]) -> list[int]:
+        """`max_offset_of` each; 0 for a queue that does not exist."""
+        visible_to = self._visible_to()
+        if visible_to >= self._log.end:
+            return [0 if queue is None else queue.end_offset for queue in queues]
+        return [0 if queue is None else queue.end_below(visible_to) for queue in queues]
 
     # By place
 
@@ -489,6 +496,12 @@ class Lookups:
         require_place(topic, queue_id)
         queue = self.queues.get(topic, queue_id)
         return 0 if queue is None else self.queries.max_offset_of(queue)
+
+    def max_offsets(self, topic: str, queue_count: int) -> list[int]:
+        """`max_offset` of the queues [0, queue_count)."""
+        self._require_open()
+        require_place(topic, 0)
+        return self.queries.max_offsets_of([self.queues.get(topic, queue_id) for queue_id in range(queue_count)])
 
     def end_offset(self, topic: str, queue_id: int) -> int:
         """One past the last message, visible or not; 0 for a queue that does not exist."""

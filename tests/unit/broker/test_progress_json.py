@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
-from rocketq.broker.stats.progress_json import ProgressJson, TopicProgress
+from rocketq.broker.stats.progress_json import ProgressCache, ProgressJson, TopicProgress
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, QueueProgress
 from rocketq.protocol.bodies.topics import QueueRange, TopicConfig, TopicStats
@@ -27,12 +27,16 @@ class FewQueues:
     """Stands in for a store: every queue has messages [low, high), stored at their offset plus a thousand."""
 
     ends: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    log_start: int = 0
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return self.ends.get((topic, queue_id), (-1, 0))[0]
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return self.ends.get((topic, queue_id), (-1, 0))[1]
+
+    def max_offsets(self, topic: str, queue_count: int) -> list[int]:
+        return [self.max_offset(topic, queue_id) for queue_id in range(queue_count)]
 
     def store_ms_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
         low, high = self.ends.get((topic, queue_id), (-1, 0))
@@ -51,9 +55,10 @@ class Broker:
     offsets: OffsetTable
     positions: PullPositions
     newer: bool
+    cache: ProgressCache = field(default_factory=dict)
 
     def json(self) -> ProgressJson:
-        return ProgressJson(BROKER, self.offsets, self.positions, cast(Store, self.store), self.newer)
+        return ProgressJson(BROKER, self.offsets, self.positions, cast(Store, self.store), self.newer, self.cache)
 
     def progress(self, group: str, topic: TopicConfig) -> dict[MessageQueue, QueueProgress]:
         name = topic.topic
@@ -117,5 +122,41 @@ def test_consume_stats_of_a_broker(broker: Broker, groups: dict[str, list[tuple[
     expected = ConsumeStatsList(
         groups=tuple({group: each} for group, each in stats.items()), broker_addr="127.0.0.1:1", total_lag=lag
     )
-    asked = ((group, [TopicProgress(group, *each) for each in topics]) for group, topics in groups.items())
-    assert to_bytes("".join(broker.json().all_consume_stats(asked, "127.0.0.1:1"))) == expected.encode()
+    assert all_stats(broker, groups) == expected.encode()
+
+
+GROUPS = st.dictionaries(NAMES, st.lists(st.tuples(TOPICS, RATES), max_size=3, unique_by=lambda each: each[0].topic))
+
+
+def all_stats(broker: Broker, groups: dict[str, list[tuple[TopicConfig, float]]]) -> bytes:
+    requested = ((group, [TopicProgress(group, *each) for each in topics]) for group, topics in groups.items())
+    return to_bytes("".join(broker.json().all_consume_stats(requested, "127.0.0.1:1")))
+
+
+@given(broker=brokers(), groups=GROUPS, other=GROUPS, data=st.data())
+def test_cached_progress_equals_fresh_progress_after_changes(
+    broker: Broker,
+    groups: dict[str, list[tuple[TopicConfig, float]]],
+    other: dict[str, list[tuple[TopicConfig, float]]],
+    data: st.DataObject,
+) -> None:
+    all_stats(broker, groups)
+    for change in data.draw(st.lists(st.sampled_from(["commit", "pull", "append", "expire", "delete"]), max_size=4)):
+        group, topic, queue_id, offset = data.draw(st.tuples(NAMES, NAMES, st.integers(0, 2), OFFSETS))
+        if change == "commit":
+            broker.offsets.commit(group, topic, queue_id, offset)
+        elif change == "pull":
+            broker.positions.put(group, topic, queue_id, offset)
+        elif change == "append":
+            broker.store.ends[topic, queue_id] = (0, offset)
+        elif change == "expire":
+            broker.store.log_start += 1
+            broker.store.ends = {key: (high, high) for key, (_, high) in broker.store.ends.items()}
+        else:
+            broker.offsets.forget_group(group)
+            broker.positions.forget_topic(topic)
+    for requested in (groups, other, groups):
+        cached, kept = all_stats(broker, requested), set(broker.cache)
+        broker.cache.clear()
+        assert cached == all_stats(broker, requested)
+        assert kept == set(broker.cache) == {(g, t.topic, broker.newer) for g in requested for t, _ in requested[g]}

@@ -39,6 +39,10 @@ class OffsetTable:
     def of(self, group: str, topic: str) -> dict[int, int]:
         return dict(self._offsets.get(_key(topic, group), {}))
 
+    def equals(self, group: str, topic: str, offsets: dict[int, int]) -> bool:
+        """Whether `of(group, topic)` would return these offsets."""
+        return self._offsets.get(_key(topic, group), {}) == offsets
+
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Whether it was taken. Lower than before is fine, below zero means nothing and is ignored."""
         if offset < 0:
@@ -102,19 +106,29 @@ def _key(topic: str, group: str) -> str:
 
 
 class PullPositions:
-    """Where each group's last pull of a queue ended; in memory only, for tools that show what is under way."""
+    """End of each group's last pull per queue. In memory only, for tools that show what is in flight."""
 
     def __init__(self) -> None:
-        self._offsets: dict[tuple[str, str, int], int] = {}
+        self._offsets: dict[tuple[str, str], dict[int, int]] = {}
 
     def put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        self._offsets[group, topic, queue_id] = offset
+        queues = self._offsets.get((group, topic))
+        if queues is None:
+            queues = self._offsets[group, topic] = {}
+        queues[queue_id] = offset
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        return self._offsets.get((group, topic, queue_id))
+        return self._offsets.get((group, topic), {}).get(queue_id)
+
+    def of(self, group: str, topic: str) -> dict[int, int]:
+        return dict(self._offsets.get((group, topic), {}))
+
+    def equals(self, group: str, topic: str, offsets: dict[int, int]) -> bool:
+        """Whether `of(group, topic)` would return these offsets."""
+        return self._offsets.get((group, topic), {}) == offsets
 
     def forget_topic(self, topic: str) -> None:
-        self._offsets = {key: offset for key, offset in self._offsets.items() if key[1] != topic}
+        self._offsets = {key: queues for key, queues in self._offsets.items() if key[1] != topic}
 
     def forget_group(self, group: str) -> None:
-        self._offsets = {key: offset for key, offset in self._offsets.items() if key[0] != group}
+        self._offsets = {key: queues for key, queues in self._offsets.items() if key[0] != group}

@@ -12,7 +12,7 @@ from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.stats.broker_stats import Figures
-from rocketq.broker.stats.progress_json import ProgressJson, TopicProgress, joined
+from rocketq.broker.stats.progress_json import ProgressCache, ProgressJson, TopicProgress, joined
 from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies.offsets import TimeSpan
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -40,6 +40,7 @@ class ProgressPorts:
     figures: Figures
     store: StoreReader
     clock: Clock
+    cache: ProgressCache
 
 
 handlers: Handlers[ProgressPorts] = Handlers()
@@ -62,7 +63,8 @@ def _topic(name: str, ports: ProgressPorts) -> TopicConfig:
 
 def _json(request: Request[Any], ports: ProgressPorts) -> ProgressJson:
     newer = request.version >= V5_0_0
-    return ProgressJson(ports.settings.config.name, ports.offsets, ports.positions, ports.store, newer)
+    name, cache = ports.settings.config.name, ports.cache
+    return ProgressJson(name, ports.offsets, ports.positions, ports.store, newer, cache)
 
 
 @handlers.on(RequestCode.GET_CONSUME_STATS)

@@ -39,6 +39,7 @@ class StatsSubsystem:
             figures,
             store,
             clock,
+            cache={},
         )
 
     def attach(self, registry: Registry) -> None:
