@@ -1,4 +1,4 @@
-"""The broker: takes, keeps and hands out messages. See docs/broker.md."""
+"""The broker: takes, keeps and hands out messages. See docs/internals/broker.md."""
 
 from rocketq.broker.app import Broker
 from rocketq.broker.config import BrokerConfig

@@ -1,4 +1,4 @@
-"""Request and response codes. The number is the contract; which server answers which is in docs/wire.md."""
+"""Request and response codes. The number is the contract; which server answers which is in docs/internals/wire.md."""
 
 from __future__ import annotations
 

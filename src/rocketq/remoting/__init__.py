@@ -1,4 +1,4 @@
-"""Commands over TCP: the asyncio skin around the sans-IO protocol. See docs/remoting.md."""
+"""Commands over TCP: the asyncio skin around the sans-IO protocol. See docs/internals/remoting.md."""
 
 from __future__ import annotations
 

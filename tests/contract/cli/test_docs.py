@@ -1,4 +1,4 @@
-"""docs/cli.md is right: its examples run, in their order, and no verb is missing."""
+"""docs/reference/cli.md is right: its examples run, in their order, and no verb is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketq.testing.embedded import EmbeddedCluster
 from .conftest import call
 from .test_exit_codes import VERBS, _command_path
 
-PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_run(make_rocketq_cluster: Callable[..., EmbeddedCluster]) -> None:
@@ -38,4 +38,4 @@ def test_the_python_example_runs(make_rocketq_cluster: Callable[..., EmbeddedClu
     cluster = make_rocketq_cluster()
     call(cluster.name_server_addr, "group", "set", "billing")
     (snippet,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(snippet.replace("127.0.0.1:9876", cluster.name_server_addr), "docs/cli.md", "exec"), {})
+    exec(compile(snippet.replace("127.0.0.1:9876", cluster.name_server_addr), "docs/reference/cli.md", "exec"), {})
