@@ -14,7 +14,7 @@ from rocketq.broker.delay.level_service import DelayService
 from rocketq.broker.delay.placement import DelayRules, place
 from rocketq.broker.delay.timer_service import TimerService
 from rocketq.broker.send.send_back_handlers import FIRST_RETRY_LEVEL
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.model import NewMessage, Record
 from rocketq.protocol.messages import decode_records
 from rocketq.runtime.clock import ManualClock
@@ -56,9 +56,9 @@ class World:
 
     def open(self) -> None:
         self.store = Store.open(self.config, clock=self.clock, services=False)
-        figures = Figures("sim", self.clock.now_ms())
-        self.delays = DelayService(self.store, StateFiles(self.config.root).delay_offsets, figures, self.clock)
-        self.timers = TimerService(self.store, figures, self.clock)
+        stats = BrokerStats("sim", self.clock.now_ms())
+        self.delays = DelayService(self.store, StateFiles(self.config.root).delay_offsets, stats, self.clock)
+        self.timers = TimerService(self.store, stats, self.clock)
 
     def crash(self) -> None:
         """As a kill leaves it: what was written is in the files, what was only known is gone."""

@@ -10,7 +10,7 @@ import pytest
 
 from rocketq.broker.delay.placement import DelayRules, place
 from rocketq.broker.delay.timer_service import TimerService
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.model import NewMessage
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import TIMER_TOPIC
@@ -52,7 +52,7 @@ class Group:
         return Store.open(config, clock=self.clock, services=False)
 
     def serve(self, store: Store) -> TimerService:
-        return TimerService(store, Figures("sim", self.clock.now_ms()), self.clock)
+        return TimerService(store, BrokerStats("sim", self.clock.now_ms()), self.clock)
 
     def begin_following(self) -> None:
         self.log_ends = deque([0], maxlen=POLLS)

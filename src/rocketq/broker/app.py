@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIGURES_MS: Final = 1_000
+STATS_MS: Final = 1_000
 HOUSEKEEPING_MS: Final = 10_000
 FILTER_SAVE_MS: Final = 10_000
 _START_TRIES: Final = 5
@@ -297,7 +297,7 @@ class Broker:
             parts.store,
             parts.groups.offsets,
             parts.groups.positions,
-            parts.stats.figures,
+            parts.stats.broker_stats,
             parts.clock,
             self._collect,
             lease=parts.ha.strict_lease,
@@ -310,7 +310,7 @@ class Broker:
 
     def _start_timers(self) -> None:
         parts = self.parts
-        self._timers.every(FIGURES_MS, self._tick)
+        self._timers.every(STATS_MS, self._tick)
         self._timers.every(RECHECK_MS, parts.pull.polling.recheck)
         self._timers.every(HOUSEKEEPING_MS, self.keep_house)
         self._timers.every(lambda: self.config.delay_save_interval_ms, parts.delay.levels.save)

@@ -23,7 +23,7 @@ from rocketq.broker.pipeline.quotas import Quotas, parse_quotas
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
 from rocketq.broker.pull.subsystem import PullSubsystem
 from rocketq.broker.send.subsystem import SendSubsystem
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.stats.subsystem import StatsSubsystem
 from rocketq.broker.topics.subsystem import TopicSubsystem, topic_table
 from rocketq.broker.transaction.subsystem import TransactionSubsystem
@@ -81,7 +81,7 @@ def compose(
     version = DataVersion().next(clock.now_ms())
     settings = Settings(config, store.config, settings_path, version=version, reconfigure=store.reconfigure)
     files = store.state_files()
-    figures = Figures(config.cluster, clock.now_ms())
+    stats = BrokerStats(config.cluster, clock.now_ms())
     lease = MasterLease(settings, clock)
     topics = topic_table(config, store.config)
     filters = ConsumerFilters(config.bloom_geometry)
@@ -92,7 +92,7 @@ def compose(
         settings,
         topics,
         filters,
-        figures,
+        stats,
         store,
         clock,
         changed=changed,
@@ -105,10 +105,10 @@ def compose(
     for listeners in (settings.listeners, topics.listeners, groups.table.listeners):
         listeners.append(changed)
     transactions = TransactionSubsystem(
-        settings, topics, groups.offsets, groups.producers, figures, store, clock, may_check=lease.is_valid
+        settings, topics, groups.offsets, groups.producers, stats, store, clock, may_check=lease.is_valid
     )
-    delay = DelaySubsystem(settings, files.delay_offsets, figures, store, clock, may_deliver=lease.is_valid)
-    pull = PullSubsystem(admission, groups, filters, files.consumer_filters, figures, store, clock)
+    delay = DelaySubsystem(settings, files.delay_offsets, stats, store, clock, may_deliver=lease.is_valid)
+    pull = PullSubsystem(admission, groups, filters, files.consumer_filters, stats, store, clock)
     tables = CopyPorts(topics, groups.table, groups.offsets, files, store)
     ha = HaSubsystem(settings, store, tables, registrar, clock, lease, owner)
     parts = Subsystems(
@@ -120,19 +120,19 @@ def compose(
         autosave=StateKeeper(files, topics, groups.table, groups.offsets),
         lease=lease,
         admission=admission,
-        topics=TopicSubsystem(settings, topics, groups, figures, store, clock),
+        topics=TopicSubsystem(settings, topics, groups, stats, store, clock),
         groups=groups,
-        send=SendSubsystem(admission, groups, transactions.service, figures, store, clock),
+        send=SendSubsystem(admission, groups, transactions.service, stats, store, clock),
         pull=pull,
         delay=delay,
         transactions=transactions,
-        stats=StatsSubsystem(settings, topics, groups, figures, store, clock),
+        stats=StatsSubsystem(settings, topics, groups, stats, store, clock),
         ha=ha,
         admin=AdminSubsystem(
             settings,
             groups.offsets,
             delay,
-            figures,
+            stats,
             store,
             clock,
             held_pulls=lambda: len(pull.polling),

@@ -12,7 +12,7 @@ import pytest
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable, GroupList
 from rocketq.protocol.bodies.offsets import ConsumerOffsets, ConsumerStatus, ResetOffsets, TimeSpans
 from rocketq.protocol.bodies.queues import KeyValues, MessageQueue
-from rocketq.protocol.bodies.stats import BrokerStats, ConsumeStats, ConsumeStatsList, QueueEntries
+from rocketq.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, QueueEntries, StatsData
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable, TopicList, TopicStats
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
@@ -382,7 +382,7 @@ async def test_figures_are_counted(make_rocketq_cluster: MakeCluster, topic: str
 
     async def statistic(peer: Peer, name: str, key: str) -> int:
         answer = await peer.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
-        return BrokerStats.decode(answer.body).minute.sum if answer.code == 0 else -answer.code
+        return StatsData.decode(answer.body).minute.sum if answer.code == 0 else -answer.code
 
     async with connected(cluster.broker_addr) as (peer,):
         assert await statistic(peer, "TOPIC_PUT_NUMS", topic) == -1

@@ -147,12 +147,13 @@ class Twin:
     async def stop(self) -> Outcome:
         parts, outcome = self.broker.parts, Outcome()
         self.broker.fast_paths[0].collect()  # as before any handler that would look
-        now = parts.stats.figures.traffic.now
+        stats = parts.stats.broker_stats
+        now = stats.totals.now
         outcome.tables = {
             "offsets": parts.groups.offsets.body().offsets,
             "positions": dict(cast(Any, parts.groups.positions)._offsets),
-            "traffic": (now.put, now.put_bytes, now.put_failed, now.found, now.missed, now.transferred),
-            "meters": {key: (m.value, m.times) for key, m in cast(Any, parts.stats.figures.meters)._meters.items()},
+            "totals": (now.put, now.put_bytes, now.put_failed, now.found, now.missed, now.transferred),
+            "table": {key: (m.value, m.times) for key, m in cast(Any, stats.table)._counters.items()},
             "ends": {repr(queue): queue.end_offset for queue in parts.store.queues},
             "last record": parts.store.writer.last_record,
         }

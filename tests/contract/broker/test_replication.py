@@ -252,7 +252,7 @@ async def test_readers_far_behind_are_sent_to_the_slave(tmp_path: Path) -> None:
                     return len(set(seen)) == 60
 
                 await eventually(has_all, 30)
-            assert slave.parts.stats.figures.traffic.now.found > 0
+            assert slave.parts.stats.broker_stats.totals.now.found > 0
 
 
 @over_loopback

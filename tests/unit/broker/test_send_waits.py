@@ -18,7 +18,7 @@ from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pipeline.answer_templates import SendAnswers
 from rocketq.broker.pipeline.quotas import Quotas
 from rocketq.broker.send.handlers import SendPlan, SendPorts, _append_safely
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.queues import DataVersion
@@ -35,8 +35,8 @@ def ports(store: Store, clock: ManualClock, folder: Path, **given: object) -> Se
     settings = Settings(config, store.config, folder / "broker.conf", version=DataVersion())
     topics, groups = TopicTable(), GroupTable()
     admission = AdmissionTables(settings, topics, groups, ConsumerGroups(), OpenAccess(), Quotas())
-    figures, answers = Figures("C", 0), SendAnswers(settings)
-    return SendPorts(admission, settings, topics, groups, store, figures, clock, lambda count: 0, answers)
+    stats, answers = BrokerStats("C", 0), SendAnswers(settings)
+    return SendPorts(admission, settings, topics, groups, store, stats, clock, lambda count: 0, answers)
 
 
 def test_a_request_that_waited_too_long_is_told_so_and_not_stored(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ from rocketq.protocol.bodies.offsets import (
 from rocketq.protocol.bodies.queues import DataVersion, KeyValues, MessageQueue
 from rocketq.protocol.bodies.registration import Registration, decode_registration
 from rocketq.protocol.bodies.routes import ClusterTable, MemberGroupAnswer, TopicRoute
-from rocketq.protocol.bodies.stats import BrokerStats, ConsumeStats, ConsumeStatsList, QueueEntries
+from rocketq.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, QueueEntries, StatsData
 from rocketq.protocol.bodies.topics import TopicConfigTable, TopicList, TopicStats
 from rocketq.protocol.flags import ConsumeFromWhere, ConsumeType, MessageModel
 
@@ -150,7 +150,7 @@ EXAMPLES: list[tuple[type[Body], str]] = [
     (GroupSubscription, '{"group":"g","subscriptionData":' + SUBSCRIPTION + ',"topic":"T"}'),
     (TopicList, '{"topicList":["TopicTest"]}'),
     (
-        BrokerStats,
+        StatsData,
         '{"statsDay":{"avgpt":0.0,"sum":0,"tps":0.0},"statsHour":{"avgpt":0.0,"sum":0,"tps":0.0},'
         '"statsMinute":{"avgpt":3.66,"sum":22,"tps":0.44}}',
     ),

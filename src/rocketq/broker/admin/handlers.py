@@ -1,4 +1,4 @@
-"""A broker's settings, figures and upkeep, on request of operators."""
+"""A broker's settings, stats and upkeep, on request of operators."""
 
 from __future__ import annotations
 

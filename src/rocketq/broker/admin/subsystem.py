@@ -8,7 +8,7 @@ from rocketq.broker.admin import handlers, unsupported
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.delay.subsystem import DelaySubsystem
 from rocketq.broker.groups.offsets import OffsetTable
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.stats.runtime_info import RuntimeInfo
 from rocketq.protocol.bodies.stats import ReplicationState
 from rocketq.remoting import Registry
@@ -22,14 +22,14 @@ class AdminSubsystem:
         settings: Settings,
         offsets: OffsetTable,
         delay: DelaySubsystem,
-        figures: Figures,
+        stats: BrokerStats,
         store: StoreWriter,
         clock: Clock,
         *,
         held_pulls: Callable[[], int],
         replication: Callable[[], ReplicationState],
     ) -> None:
-        runtime = RuntimeInfo(settings, figures, store, clock, held_pulls, delay.levels.positions)
+        runtime = RuntimeInfo(settings, stats, store, clock, held_pulls, delay.levels.positions)
         self._ports = handlers.OperationPorts(
             settings, runtime, offsets, delay.levels.offsets, store, clock, replication
         )

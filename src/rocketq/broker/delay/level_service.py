@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketq.broker.delay.levels import LOOK_MS, DelayCursors, Look
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.protocol.bodies.offsets import DelayOffsets
 from rocketq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketq.runtime.clock import Clock
@@ -30,7 +30,7 @@ class DelayService:
         self,
         store: StoreWriter,
         file: StateFile[DelayOffsets],
-        figures: Figures,
+        stats: BrokerStats,
         clock: Clock,
         *,
         may_deliver: Callable[[], bool] = lambda: True,
@@ -39,7 +39,7 @@ class DelayService:
         self._store = store
         self._may_deliver = may_deliver
         self._file = file
-        self._figures = figures
+        self._stats = stats
         self._clock = clock
         self._saved: dict[int, int] = {}
         self._saving = asyncio.Lock()
@@ -99,7 +99,7 @@ class DelayService:
             busy |= self._deliver(look, now_ms)
         self._progress.mark()
         for count in self._redeliverer.take_counts():
-            self._figures.stored(count.topic, count.count, count.size_bytes, 0)
+            self._stats.stored(count.topic, count.count, count.size_bytes, 0)
         return busy
 
     def _deliver(self, look: Look, now_ms: int) -> bool:

@@ -8,7 +8,7 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.delay import recall_handlers, timer_handlers
 from rocketq.broker.delay.level_service import DelayService
 from rocketq.broker.delay.timer_service import TimerService
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.protocol.bodies.offsets import DelayOffsets
 from rocketq.remoting import Registry
 from rocketq.runtime.clock import Clock
@@ -20,15 +20,15 @@ class DelaySubsystem:
         self,
         settings: Settings,
         offset_file: StateFile[DelayOffsets],
-        figures: Figures,
+        stats: BrokerStats,
         store: StoreWriter,
         clock: Clock,
         *,
         may_deliver: Callable[[], bool],
     ) -> None:
         self._settings = settings
-        self.levels = DelayService(store, offset_file, figures, clock, may_deliver=may_deliver)
-        self.timers = TimerService(store, figures, clock, may_deliver=may_deliver)
+        self.levels = DelayService(store, offset_file, stats, clock, may_deliver=may_deliver)
+        self.timers = TimerService(store, stats, clock, may_deliver=may_deliver)
         self._recalls = recall_handlers.RecallPorts(settings, self.timers, store, clock)
         self._timers = timer_handlers.TimerPorts(settings, self.timers)
 

@@ -10,7 +10,7 @@ from typing import Final
 from rocketq.broker.admin.autosave import save_in_slices
 from rocketq.broker.delay.open_timers import OpenTimer, OpenTimers
 from rocketq.broker.delay.timer_metrics import WaitingCounts
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.errors import DamagedStateError
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.stats import TimerMetrics
@@ -37,12 +37,12 @@ class TimerService:
     due to its queue."""
 
     def __init__(
-        self, store: StoreWriter, figures: Figures, clock: Clock, *, may_deliver: Callable[[], bool] = lambda: True
+        self, store: StoreWriter, stats: BrokerStats, clock: Clock, *, may_deliver: Callable[[], bool] = lambda: True
     ) -> None:
         """`may_deliver`: a master among replicas delivers while it can be sure that there is no other."""
         self._store = store
         self._may_deliver = may_deliver
-        self._figures = figures
+        self._stats = stats
         self._clock = clock
         self._timers = store.timers(clock.now_ms())
         self._open: OpenTimers[TimerMark] = OpenTimers()
@@ -125,7 +125,7 @@ class TimerService:
         if mark is not None:
             self._timers.settled(mark)
         for count in self._redeliverer.take_counts():
-            self._figures.stored(count.topic, count.count, count.size_bytes, 0)
+            self._stats.stored(count.topic, count.count, count.size_bytes, 0)
             self._counts.add(count.topic, -count.count, now_ms)
         return busy
 

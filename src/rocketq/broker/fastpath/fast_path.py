@@ -16,7 +16,7 @@ from rocketq.broker.groups.offsets import OffsetTable, PullPositions
 from rocketq.broker.ha.durability import must_wait
 from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pipeline.answer_templates import pull_templates, send_templates
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.errors import RemoteProtocolError
 from rocketq.kernel.admission import PullGrant
 from rocketq.kernel.fast_frames import FastFrames
@@ -53,7 +53,7 @@ class FastPathPorts:
     store: Store
     offsets: OffsetTable
     positions: PullPositions
-    figures: Figures
+    stats: BrokerStats
     clock: Clock
     collect_all: Callable[[], None]
     """Collects of the fast paths of all ports: handlers of one may read what another did."""
@@ -307,7 +307,7 @@ class BrokerFastPath:
         second, and before they are saved at the end."""
         for grant in self._sends.grown:
             count, size_bytes, times = grant.collect()
-            self._ports.figures.stored(grant.topic.decode(), count, size_bytes, 0, times)
+            self._ports.stats.stored(grant.topic.decode(), count, size_bytes, 0, times)
         self._sends.grown.clear()
         for served in self._pulls.served:
             self._collect_pulls(served)
@@ -325,7 +325,7 @@ class BrokerFastPath:
     def _collect_pulls(self, grant: PullGrant) -> None:
         ports, topic, group = self._ports, grant.topic.decode(), grant.group.decode()
         count, size_bytes, times = grant.collect()
-        ports.figures.pulled(topic, group, count, size_bytes, 0, times)
+        ports.stats.pulled(topic, group, count, size_bytes, 0, times)
         for queue_id, offset in grant.positions.items():
             ports.positions.put(group, topic, queue_id, offset)
         commits = {} if self._settings.config.is_slave else grant.commits

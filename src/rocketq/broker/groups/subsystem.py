@@ -21,7 +21,7 @@ from rocketq.broker.groups.producer_groups import ProducerGroups
 from rocketq.broker.groups.queue_locks import QueueLocks
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.remoting import Connection, Registry
@@ -35,7 +35,7 @@ class GroupSubsystem:
         settings: Settings,
         topics: TopicTable,
         filters: ConsumerFilters,
-        figures: Figures,
+        stats: BrokerStats,
         store: StoreReader,
         clock: Clock,
         *,
@@ -62,7 +62,7 @@ class GroupSubsystem:
             ChangeNotices(self.consumers.members, call_later),
         )
         self._groups = handlers.GroupPorts(
-            settings, self.table, self.consumers, self.offsets, self.positions, figures.meters, clock
+            settings, self.table, self.consumers, self.offsets, self.positions, stats.table, clock
         )
         self._offsets = offset_handlers.OffsetPorts(settings, self.offsets, store)
         self._locks = lock_handlers.LockPorts(self.locks, clock, may_lock)

@@ -18,7 +18,7 @@ from rocketq.broker.pull.disk_loads import DiskLoads
 from rocketq.broker.pull.filters import PullFilter, carried_filter, known_filter
 from rocketq.broker.pull.held_pulls import HeldPull
 from rocketq.broker.pull.long_polling import LongPolling
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.offsets import OffsetMoved
@@ -46,7 +46,7 @@ class PullPorts:
     offsets: OffsetTable
     positions: PullPositions
     store: StoreWriter
-    figures: Figures
+    stats: BrokerStats
     clock: Clock
     polling: LongPolling[Request[PullRequest]]
     loads: DiskLoads
@@ -248,7 +248,7 @@ def _read(
     )
     if found.status is not ReadStatus.NOT_RESIDENT:
         took_ms = ports.clock.monotonic_ms() - began_ms
-        ports.figures.pulled(header.topic, header.group, found.count, found.size_bytes, took_ms)
+        ports.stats.pulled(header.topic, header.group, found.count, found.size_bytes, took_ms)
         charge(plan.quotas, found.count, found.size_bytes)
     return found
 

@@ -11,7 +11,7 @@ from rocketq.broker.pull.disk_loads import DiskLoads
 from rocketq.broker.pull.filter_autosave import FilterKeeper
 from rocketq.broker.pull.held_pulls import HeldPull
 from rocketq.broker.pull.long_polling import LongPolling
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.protocol.bodies.groups import ConsumerFilterTable
 from rocketq.protocol.headers.pull import PullRequest
 from rocketq.remoting import Registry, Request
@@ -26,7 +26,7 @@ class PullSubsystem:
         groups: GroupSubsystem,
         filters: ConsumerFilters,
         filter_file: StateFile[ConsumerFilterTable],
-        figures: Figures,
+        stats: BrokerStats,
         store: StoreWriter,
         clock: Clock,
     ) -> None:
@@ -48,7 +48,7 @@ class PullSubsystem:
             groups.offsets,
             groups.positions,
             store,
-            figures,
+            stats,
             clock,
             self.polling,
             self.loads,

@@ -13,7 +13,7 @@ from rocketq.broker.ha.durability import must_wait, settle
 from rocketq.broker.pipeline.admission import AdmissionTables, Rejection, SendAdmission, SendAsk, admit_send
 from rocketq.broker.pipeline.answer_templates import SendAnswers
 from rocketq.broker.pipeline.quotas import charge, quota_fault
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction.half_messages import HALF_PROPERTIES_BYTES_MAX
 from rocketq.broker.transaction.service import Transactions
@@ -46,7 +46,7 @@ class SendPorts:
     topics: TopicTable
     groups: GroupTable
     store: StoreWriter
-    figures: Figures
+    stats: BrokerStats
     clock: Clock
     pick: Callable[[int], int]
     """A number below the given one, by chance."""
@@ -265,12 +265,12 @@ def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
         result = ports.store.append(plan.message, wait=False)
     if result.status.stored:
         took_ms = ports.clock.monotonic_ms() - began_ms
-        ports.figures.stored(plan.message.topic, len(result.log_offsets), result.size, took_ms)
+        ports.stats.stored(plan.message.topic, len(result.log_offsets), result.size, took_ms)
         charge(plan.quotas, len(result.log_offsets), result.size)
         if plan.message.topic == HALF_TOPIC and ports.transactions is not None:
             ports.transactions.prepared(plan.message, result)
     else:
-        ports.figures.traffic.put_failed()
+        ports.stats.totals.put_failed()
     return result
 
 

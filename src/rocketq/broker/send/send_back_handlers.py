@@ -11,8 +11,8 @@ from rocketq.broker.delay.placement import place, without_orders
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.ha.durability import is_durable
 from rocketq.broker.send.handlers import retries_max
-from rocketq.broker.stats.broker_stats import Figures
-from rocketq.broker.stats.meters import Statistic, group_key
+from rocketq.broker.stats.broker_stats import BrokerStats
+from rocketq.broker.stats.stats_table import StatName, group_key
 from rocketq.broker.topics.table import TopicTable
 from rocketq.model import NewMessage, Record
 from rocketq.protocol.bodies.groups import GroupConfig
@@ -48,7 +48,7 @@ class SendBackPorts:
     topics: TopicTable
     groups: GroupTable
     store: StoreWriter
-    figures: Figures
+    stats: BrokerStats
     clock: Clock
     pick: Callable[[int], int]
     """A number below the given one, by chance."""
@@ -149,10 +149,10 @@ def _copy(record: Record, topic: str, queue_id: int) -> NewMessage:
 def _append(message: NewMessage, record: Record, group: str, ports: SendBackPorts) -> TypedAnswer:
     result = ports.store.append(message, wait=False)
     if result.status is not AppendStatus.OK:
-        ports.figures.traffic.put_failed()
+        ports.stats.totals.put_failed()
         raise Refusal(ResponseCode.SYSTEM_ERROR, result.reason or result.status.value)
-    ports.figures.stored(message.topic, 1, result.size, 0)
-    ports.figures.meters.add(Statistic.SEND_BACK_COUNT, group_key(record.topic, group), 1)
+    ports.stats.stored(message.topic, 1, result.size, 0)
+    ports.stats.table.add(StatName.SEND_BACK_COUNT, group_key(record.topic, group), 1)
     if ports.store.config.flush_type is FlushType.SYNC_FLUSH:
         return _when_durable(result.end, ports)
     return Reply()

@@ -8,7 +8,7 @@ from rocketq.broker.groups.subsystem import GroupSubsystem
 from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pipeline.answer_templates import SendAnswers
 from rocketq.broker.send import handlers, reply_handlers, send_back_handlers
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.transaction.service import Transactions
 from rocketq.remoting import Registry
 from rocketq.runtime.clock import Clock
@@ -21,7 +21,7 @@ class SendSubsystem:
         admission: AdmissionTables,
         groups: GroupSubsystem,
         transactions: Transactions,
-        figures: Figures,
+        stats: BrokerStats,
         store: StoreWriter,
         clock: Clock,
     ) -> None:
@@ -32,14 +32,14 @@ class SendSubsystem:
             topics,
             groups.table,
             store,
-            figures,
+            stats,
             clock,
             random.randrange,
             SendAnswers(settings),
             transactions,
         )
         self._send_backs = send_back_handlers.SendBackPorts(
-            settings, topics, groups.table, store, figures, clock, random.randrange
+            settings, topics, groups.table, store, stats, clock, random.randrange
         )
         self._replies = reply_handlers.ReplyPorts(self._sends, groups.producers)
 

@@ -1,1 +1,1 @@
-"""Counters, rates and what operators' tools read of them."""
+"""Broker stats: counters, rates, runtime info and consumer progress."""

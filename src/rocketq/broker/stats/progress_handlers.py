@@ -1,4 +1,4 @@
-"""How full topics are and how far groups have come."""
+"""Handlers of requests for queue ranges, consumer progress and windowed stats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
 from rocketq.broker.groups.table import GroupTable
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.stats.progress_json import ProgressCache, ProgressJson, TopicProgress, joined
 from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies.offsets import TimeSpan
@@ -37,7 +37,7 @@ class ProgressPorts:
     consumers: ConsumerGroups[Connection]
     offsets: OffsetTable
     positions: PullPositions
-    figures: Figures
+    stats: BrokerStats
     store: StoreReader
     clock: Clock
     cache: ProgressCache
@@ -50,7 +50,7 @@ handlers: Handlers[ProgressPorts] = Handlers()
 def topic_stats(request: Request[TopicStatsRequest], ports: ProgressPorts) -> Reply:
     topic, newer = _topic(request.header.topic, ports), request.version >= V5_0_0
     count = max(topic.read_queue_count, topic.write_queue_count) if newer else topic.write_queue_count
-    put_tps = ports.figures.put_tps(topic.topic) if newer else None
+    put_tps = ports.stats.put_tps(topic.topic) if newer else None
     return Reply(body=_json(request, ports).topic_stats(topic.topic, count, put_tps))
 
 
@@ -72,13 +72,13 @@ def consume_stats(request: Request[ConsumeStatsRequest], ports: ProgressPorts) -
     header = request.header
     asked = [header.topic] if header.topic else [name for name in (header.topics or "").split(";") if name]
     topics = list(_consumed_topics(header.group, asked or ports.offsets.topics_of(header.group), ports))
-    tps = sum(ports.figures.get_tps(topic.topic, header.group) for topic in topics)
-    once = {topic.topic: topic for topic in topics}
-    return Reply(body=_json(request, ports).consume_stats(header.group, once.values(), tps))
+    tps = sum(ports.stats.get_tps(topic.topic, header.group) for topic in topics)
+    by_name = {topic.topic: topic for topic in topics}
+    return Reply(body=_json(request, ports).consume_stats(header.group, by_name.values(), tps))
 
 
 def _consumed_topics(group: str, names: list[str], ports: ProgressPorts) -> Iterator[TopicConfig]:
-    """Those that exist and that the group, when it is connected, still subscribes to."""
+    """Existing topics that the group, if it is online, still subscribes to."""
     members = ports.consumers.get(group)
     for name in names:
         topic = ports.topics.get(name)
@@ -96,7 +96,7 @@ def broker_consume_stats(request: Request[BrokerConsumeStatsRequest], ports: Pro
 def _group_progress(group: str, ordered_only: bool, ports: ProgressPorts) -> Iterator[TopicProgress]:
     for topic in _consumed_topics(group, ports.offsets.topics_of(group), ports):
         if topic.order or not ordered_only:
-            yield TopicProgress(group, topic, ports.figures.get_tps(topic.topic, group))
+            yield TopicProgress(group, topic, ports.stats.get_tps(topic.topic, group))
 
 
 @handlers.on(RequestCode.QUERY_CONSUME_TIME_SPAN)
@@ -132,8 +132,8 @@ def _text(time_ms: int) -> str:
 
 @handlers.on(RequestCode.VIEW_BROKER_STATS_DATA)
 def statistic(request: Request[StatsRequest], ports: ProgressPorts) -> Reply:
-    meter = ports.figures.meters.get(request.header.name, request.header.key)
-    if meter is None:
-        remark = f"nothing was counted under {request.header.name} for {request.header.key}"
+    counter = ports.stats.table.get(request.header.name, request.header.key)
+    if counter is None:
+        remark = f"no stats for name {request.header.name} and key {request.header.key}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    return Reply(body=meter.stats())
+    return Reply(body=counter.stats())

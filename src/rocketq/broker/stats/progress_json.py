@@ -1,7 +1,7 @@
 """Queue ranges and consume progress of groups, as pieces of the JSON that admin tools read.
 
-A broker has tens of thousands of queues that groups consume. No object is made per queue; a piece reads its queue when
-it is sent. The forms are those of `TopicStats`, `ConsumeStats` and `ConsumeStatsList`.
+A broker has tens of thousands of queues that groups consume. No object is made per queue: each
+piece is read and formatted when it is sent. The forms are those of `TopicStats`, `ConsumeStats` and `ConsumeStatsList`.
 
 Request 317 returns the progress of every group and is polled by dashboards. `ProgressCache` keeps the text of each
 group and topic; it is reused while the offsets it was made from are unchanged, which costs a tenth of making it.
@@ -20,7 +20,7 @@ from rocketq.store import StoreReader
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """What a group has consumed of a topic, and how fast."""
+    """A group, one of its topics and the rate at which it consumes the topic."""
 
     group: str
     topic: TopicConfig
@@ -29,7 +29,7 @@ class TopicProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Offsets by queue, read in one turn of the event loop: what a group committed and pulled, and the queue ends."""
+    """Offsets by queue, read in one turn of the event loop: committed, pulled, and the queue ends."""
 
     committed: dict[int, int]
     pulled: dict[int, int]
@@ -38,7 +38,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class EncodedProgress:
-    """JSON entries of a group's queues of one topic, and everything they were made from."""
+    """JSON entries of a group's queues of one topic, with the values they depend on."""
 
     broker_name: str
     progress: Progress
@@ -48,12 +48,12 @@ class EncodedProgress:
 
 
 ProgressCache = dict[tuple[str, str, bool], EncodedProgress]
-"""By group, topic and `newer`; replaced after each complete answer, so that deleted groups and topics leave it."""
+"""By group, topic and `newer`; replaced after each complete answer, which removes deleted groups and topics."""
 
 
 @dataclass(slots=True)
 class ProgressJson:
-    """Makes one answer; `newer` tools get what 5.x has added."""
+    """Writes one answer; `newer` adds the fields of 5.x."""
 
     broker_name: str
     offsets: OffsetTable
@@ -67,13 +67,13 @@ class ProgressJson:
         yield "}" if put_tps is None else f',"topicPutTps":{write_text(put_tps)}}}'
 
     def consume_stats(self, group: str, topics: Iterable[TopicConfig], tps: float) -> Iterator[str]:
-        """Of all topics together."""
+        """The answer for one group and all its topics."""
         yield f'{{"consumeTps":{write_text(tps)}'
         queues = (queue for topic in topics for queue in self._queues(topic.topic, self._progress(group, topic)))
         yield from joined(',"offsetTable":{', queues, "}}")
 
     def all_consume_stats(self, groups: Iterable[tuple[str, Iterable[TopicProgress]]], addr: str) -> Iterator[str]:
-        """Of every topic of every group, and their lag in total."""
+        """The answer for every group, and the total lag."""
         yield f'{{"brokerAddr":{write_key(addr)}'
         cached, total = ProgressCache(), 0
         before = ',"consumeStatsList":['
@@ -94,7 +94,7 @@ class ProgressJson:
         self.cache.update(cached)
 
     def _encoded(self, group: str, topic: TopicConfig) -> Generator[str, None, EncodedProgress]:
-        """The cached entries if they still hold, else new ones; large topics give way to other requests between."""
+        """The cached entries if nothing they depend on has changed, else new ones, one queue per step."""
         name, log_start = topic.topic, self.store.log_start
         cached = self.cache.get((group, name, self.newer))
         if (
@@ -142,12 +142,12 @@ class ProgressJson:
             )
 
     def _key(self, topic: str) -> tuple[str, str]:
-        """A queue as the key of a table: what stands before its number, and behind it."""
+        """A queue as the key of a table: the JSON before and after its number."""
         return f'{{"brokerName":{write_key(self.broker_name)},"queueId":', f',"topic":{write_key(topic)}}}:'
 
 
 def joined(opening: str, entries: Iterable[str], closing: str) -> Iterator[str]:
-    """A list or an object of entries that are JSON."""
+    """Join JSON entries into a list or an object."""
     before = opening
     for entry in entries:
         yield before + entry

@@ -1,4 +1,4 @@
-"""A running broker in figures, under the names that operators' tools read."""
+"""Runtime info of a broker (request 28), under the names that admin tools read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from rocketq.broker.admin.settings import Settings
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.protocol.names import SETTLES_ONCE
 from rocketq.protocol.versions import OUR_VERSION, version_name
 from rocketq.runtime.clock import Clock
@@ -17,57 +17,57 @@ _NO_POOL: Final = "2147483647"
 
 
 class RuntimeInfo:
-    """Queues of threads are none here: a request is handled when it is read, so those figures are of held pulls."""
+    """Builds the runtime table. There are no thread pools: the pull pool's queue size is the number of held pulls."""
 
     def __init__(
         self,
         settings: Settings,
-        figures: Figures,
+        stats: BrokerStats,
         store: StoreReader,
         clock: Clock,
         held_pulls: Callable[[], int],
         delays: Callable[[], Mapping[int, tuple[int, int]]],
     ) -> None:
         self._settings = settings
-        self._figures = figures
+        self._stats = stats
         self._store = store
         self._clock = clock
         self._held_pulls = held_pulls
         self._delays = delays
 
     def table(self) -> dict[str, str]:
-        return dict(sorted((self._identity() | self._traffic() | self._disk() | self._queues()).items()))
+        return dict(sorted((self._identity() | self._rates() | self._disk() | self._queues()).items()))
 
     def _identity(self) -> dict[str, str]:
-        began_ms = self._figures.traffic.began_ms
+        started_ms = self._stats.totals.started_ms
         return {
-            "bootTimestamp": str(began_ms),
+            "bootTimestamp": str(started_ms),
             "brokerActive": "true",
             "brokerVersion": str(OUR_VERSION),
             "brokerVersionDesc": version_name(OUR_VERSION),
             SETTLES_ONCE: "true",
-            "runtime": _duration(max(0, self._clock.now_ms() - began_ms)),
+            "runtime": _duration(max(0, self._clock.now_ms() - started_ms)),
             "startAcceptSendRequestTimeStamp": str(self._settings.config.accept_sends_from_ms),
         }
 
-    def _traffic(self) -> dict[str, str]:
-        traffic = self._figures.traffic
-        put, transferred = traffic.now.put, traffic.rates("transferred")
+    def _rates(self) -> dict[str, str]:
+        totals = self._stats.totals
+        put, transferred = totals.now.put, totals.rates("transferred")
         return {
-            "putTps": traffic.rates("put"),
-            "getFoundTps": traffic.rates("found"),
-            "getMissTps": traffic.rates("missed"),
-            "getTotalTps": traffic.rates("found", "missed"),
+            "putTps": totals.rates("put"),
+            "getFoundTps": totals.rates("found"),
+            "getMissTps": totals.rates("missed"),
+            "getTotalTps": totals.rates("found", "missed"),
             "getTransferedTps": transferred,
             "getTransferredTps": transferred,
             "putMessageTimesTotal": str(put),
-            "putMessageSizeTotal": str(traffic.now.put_bytes),
-            "putMessageFailedTimes": str(traffic.now.put_failed),
-            "putMessageAverageSize": str(traffic.now.put_bytes / put if put else 0.0),
-            "putMessageEntireTimeMax": str(traffic.put_ms_max),
-            "getMessageEntireTimeMax": str(traffic.get_ms_max),
-            "putMessageDistributeTime": traffic.distribution(),
-            **traffic.day_totals(),
+            "putMessageSizeTotal": str(totals.now.put_bytes),
+            "putMessageFailedTimes": str(totals.now.put_failed),
+            "putMessageAverageSize": str(totals.now.put_bytes / put if put else 0.0),
+            "putMessageEntireTimeMax": str(totals.put_ms_max),
+            "getMessageEntireTimeMax": str(totals.get_ms_max),
+            "putMessageDistributeTime": totals.distribution(),
+            **totals.day_totals(),
         }
 
     def _disk(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Counts and rates of a broker, and the requests that read them and the progress of groups."""
+"""Counters and rates of a broker, and the handlers of requests that read them and consumer progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.subsystem import GroupSubsystem
 from rocketq.broker.stats import progress_handlers
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.remoting import Registry
 from rocketq.runtime.clock import Clock
@@ -16,18 +16,18 @@ from rocketq.store import StoreReader
 
 
 class StatsSubsystem:
-    """Most subsystems count in `figures`, which are therefore made before them."""
+    """`stats` is constructed first, because most subsystems count in it."""
 
     def __init__(
         self,
         settings: Settings,
         topics: TopicTable,
         groups: GroupSubsystem,
-        figures: Figures,
+        stats: BrokerStats,
         store: StoreReader,
         clock: Clock,
     ) -> None:
-        self.figures = figures
+        self.broker_stats = stats
         self._clock = clock
         self._ports = progress_handlers.ProgressPorts(
             settings,
@@ -36,7 +36,7 @@ class StatsSubsystem:
             groups.consumers,
             groups.offsets,
             groups.positions,
-            figures,
+            stats,
             store,
             clock,
             cache={},
@@ -46,6 +46,6 @@ class StatsSubsystem:
         progress_handlers.handlers.bind(registry, self._ports)
 
     def tick(self) -> Iterable[None]:
-        """Once a second, in steps: rates, and the day's totals at midnight."""
+        """Sample rates, once a second and in steps; start a new day at midnight."""
         now_ms = self._clock.now_ms()
-        return self.figures.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal())
+        return self.broker_stats.tick(now_ms, datetime.fromtimestamp(now_ms / 1000).toordinal())

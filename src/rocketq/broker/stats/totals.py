@@ -1,4 +1,4 @@
-"""What went through a broker in all: rates of the last seconds and minutes, day totals, how long appends took."""
+"""Totals of a broker: rates over 10, 60 and 600 seconds, day totals, the distribution of append times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BUCKET_NAMES: Final = (
 
 @dataclass(slots=True)
 class Totals:
-    """Since the start. A transferred message is one that a pull answered with."""
+    """Counts since the start. Transferred messages are those returned to pulls."""
 
     at_ms: int = 0
     put: int = 0
@@ -28,12 +28,12 @@ class Totals:
     transferred: int = 0
 
 
-class Traffic:
-    """Sampled every second; told when a day begins."""
+class BrokerTotals:
+    """Totals with one sample per second; `begin_day` is called at midnight."""
 
     def __init__(self, now_ms: int) -> None:
         self.now = Totals(at_ms=now_ms)
-        self.began_ms = now_ms
+        self.started_ms = now_ms
         self.put_ms_max = 0
         self.get_ms_max = 0
         self._samples = deque((replace(self.now),), maxlen=_SPANS_S[-1] + 1)
@@ -51,7 +51,7 @@ class Traffic:
         self.now.put_failed += 1
 
     def got(self, count: int, took_ms: int, times: int = 1) -> None:
-        """A pull, or so many, were answered with so many messages."""
+        """Count `times` pulls that were answered with `count` messages."""
         if count:
             self.now.found += times
             self.now.transferred += count
@@ -67,7 +67,7 @@ class Traffic:
         self._yesterday_morning, self._this_morning = self._this_morning, replace(self.now)
 
     def rates(self, *counters: str) -> str:
-        """Per second, over each span; a span that is not over yet is left empty."""
+        """Events per second over each span; empty for a span longer than the uptime."""
         return " ".join(self._rate(span_s, counters) for span_s in _SPANS_S)
 
     def _rate(self, span_s: int, counters: tuple[str, ...]) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
-from rocketq.broker.stats.meters import Meters
+from rocketq.broker.stats.stats_table import StatsTable
 from rocketq.broker.topics.table import TopicTable, reply_topic
 from rocketq.protocol.bodies.groups import GroupList
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicList, attribute_fault
@@ -31,7 +31,7 @@ class TopicPorts:
     consumers: ConsumerGroups[Connection]
     offsets: OffsetTable
     positions: PullPositions
-    meters: Meters
+    stats_table: StatsTable
     store: StoreWriter
     clock: Clock
 
@@ -134,7 +134,7 @@ async def delete(request: Request[headers.DeleteTopicRequest], ports: TopicPorts
 async def forget(topic: str, ports: TopicPorts) -> None:
     ports.offsets.forget_topic(topic)
     ports.positions.forget_topic(topic)
-    ports.meters.forget_topic(topic)
+    ports.stats_table.forget_topic(topic)
     await asyncio.to_thread(ports.store.delete_topic, topic)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig
 from rocketq.broker.groups.subsystem import GroupSubsystem
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics import handlers
 from rocketq.broker.topics.table import TopicTable, builtin_topics
 from rocketq.protocol.names import AUTO_CREATE_TOPIC
@@ -25,7 +25,7 @@ class TopicSubsystem:
         settings: Settings,
         table: TopicTable,
         groups: GroupSubsystem,
-        figures: Figures,
+        stats: BrokerStats,
         store: StoreWriter,
         clock: Clock,
     ) -> None:
@@ -33,7 +33,7 @@ class TopicSubsystem:
         self._store = store
         self._clock = clock
         self._ports = handlers.TopicPorts(
-            settings, table, groups.consumers, groups.offsets, groups.positions, figures.meters, store, clock
+            settings, table, groups.consumers, groups.offsets, groups.positions, stats.table, store, clock
         )
         settings.listeners.append(self._settings_changed)
 

@@ -9,7 +9,7 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.delay.placement import BadDelayError, place
 from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.groups.producer_groups import ProducerGroups
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction import handlers
 from rocketq.broker.transaction.checks import TransactionChecks
@@ -33,14 +33,14 @@ class TransactionSubsystem:
         topics: TopicTable,
         offsets: OffsetTable,
         producers: ProducerGroups[Connection],
-        figures: Figures,
+        stats: BrokerStats,
         store: StoreWriter,
         clock: Clock,
         *,
         may_check: Callable[[], bool],
     ) -> None:
         self._settings = settings
-        self._figures = figures
+        self._stats = stats
         self._store = store
         self._clock = clock
         self.service = Transactions(
@@ -77,4 +77,4 @@ class TransactionSubsystem:
             return message
 
     def _count(self, message: NewMessage, result: AppendResult) -> None:
-        self._figures.stored(message.topic, 1, result.size, 0)
+        self._stats.stored(message.topic, 1, result.size, 0)

@@ -11,7 +11,7 @@ from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.clients import Producer, ProducerTable
 from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.bodies.routes import ClusterTable
-from rocketq.protocol.bodies.stats import BrokerStats
+from rocketq.protocol.bodies.stats import StatsData
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.config_text import decode_config, format_config
 from rocketq.protocol.headers.admin import StatsRequest
@@ -85,10 +85,10 @@ class AsyncBrokers:
         answer = await self._session.call(addr, None, code=RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(sorted(KeyValues.decode(answer.body).table.items()))
 
-    async def stats(self, broker: str, name: str, key: str) -> BrokerStats:
+    async def stats(self, broker: str, name: str, key: str) -> StatsData:
         """Counts and rates of one statistic, such as TOPIC_PUT_NUMS of a topic."""
         addr = await self._directory.addr(broker)
-        return BrokerStats.decode((await self._session.call(addr, StatsRequest(name=name, key=key))).body)
+        return StatsData.decode((await self._session.call(addr, StatsRequest(name=name, key=key))).body)
 
     async def config(self, broker: str) -> dict[str, str]:
         """Every setting that is in effect."""

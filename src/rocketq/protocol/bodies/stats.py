@@ -40,7 +40,7 @@ class StatsWindow(Body):
 
 
 @body
-class BrokerStats(Body):
+class StatsData(Body):
     minute: StatsWindow = member("statsMinute", factory=StatsWindow)
     hour: StatsWindow = member("statsHour", factory=StatsWindow)
     day: StatsWindow = member("statsDay", factory=StatsWindow)

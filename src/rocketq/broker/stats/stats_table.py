@@ -1,4 +1,4 @@
-"""Counts over the last minute, hour and day, by statistic and key, as operators' tools ask for them."""
+"""Counters by name and key, with their sums over the last minute, hour and day (request 315)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from rocketq.protocol.bodies.stats import BrokerStats, StatsWindow
+from rocketq.protocol.bodies.stats import StatsData, StatsWindow
 
 SAMPLE_MS: Final = 10_000
 _HOUR_SAMPLE_MS: Final = 600_000
 _DAY_SAMPLE_MS: Final = 3_600_000
 
 
-class Statistic:
-    """Names of statistics; the keys are a topic, `topic@group` or the cluster."""
+class StatName:
+    """Names of stats on the wire; keys are a topic, `topic@group` or the cluster."""
 
     TOPIC_PUT_COUNT: Final = "TOPIC_PUT_NUMS"
     TOPIC_PUT_BYTES: Final = "TOPIC_PUT_SIZE"
@@ -35,8 +35,8 @@ class _Sample(NamedTuple):
     times: int
 
 
-class Meter:
-    """One counter with samples of its past. It starts from a zero sample, so that its first window is right."""
+class StatsCounter:
+    """A counter with samples of its history. The first sample is zero, so that the first window is exact."""
 
     def __init__(self, now_ms: int) -> None:
         self.value = 0
@@ -51,7 +51,7 @@ class Meter:
         self.times += times
 
     def sample(self, now_ms: int) -> None:
-        """Called every ten seconds."""
+        """Record a sample; called every `SAMPLE_MS`."""
         sample = _Sample(now_ms, self.value, self.times)
         self._minute.append(sample)
         if now_ms - self._hour[-1].at_ms >= _HOUR_SAMPLE_MS:
@@ -59,8 +59,8 @@ class Meter:
         if now_ms - self._day[-1].at_ms >= _DAY_SAMPLE_MS:
             self._day.append(sample)
 
-    def stats(self) -> BrokerStats:
-        return BrokerStats(minute=_window(self._minute), hour=_window(self._hour), day=_window(self._day))
+    def stats(self) -> StatsData:
+        return StatsData(minute=_window(self._minute), hour=_window(self._hour), day=_window(self._day))
 
     @property
     def minute_tps(self) -> float:
@@ -77,41 +77,41 @@ def _window(samples: deque[_Sample]) -> StatsWindow:
     )
 
 
-class Meters:
-    """All counters of a broker."""
+class StatsTable:
+    """All windowed counters of a broker."""
 
     def __init__(self, now_ms: int) -> None:
-        self._meters: dict[tuple[str, str], Meter] = {}
+        self._counters: dict[tuple[str, str], StatsCounter] = {}
         self._now_ms = now_ms
 
-    def add(self, statistic: str, key: str, value: int, times: int = 1) -> None:
-        meter = self._meters.get((statistic, key))
-        if meter is None:
-            meter = self._meters[statistic, key] = Meter(self._now_ms)
-        meter.add(value, times)
+    def add(self, name: str, key: str, value: int, times: int = 1) -> None:
+        counter = self._counters.get((name, key))
+        if counter is None:
+            counter = self._counters[name, key] = StatsCounter(self._now_ms)
+        counter.add(value, times)
 
-    def get(self, statistic: str, key: str) -> Meter | None:
-        return self._meters.get((statistic, key))
+    def get(self, name: str, key: str) -> StatsCounter | None:
+        return self._counters.get((name, key))
 
-    def tps(self, statistic: str, key: str) -> float:
-        meter = self._meters.get((statistic, key))
-        return 0.0 if meter is None else meter.minute_tps
+    def tps(self, name: str, key: str) -> float:
+        counter = self._counters.get((name, key))
+        return 0.0 if counter is None else counter.minute_tps
 
     def sample(self, now_ms: int) -> Iterator[None]:
-        """One counter in each step: there may be some for every queue of every group."""
+        """Sample all counters, one per step: there may be several for each topic and group."""
         self._now_ms = now_ms
-        for meter in list(self._meters.values()):
-            meter.sample(now_ms)
+        for counter in list(self._counters.values()):
+            counter.sample(now_ms)
             yield
 
     def forget_topic(self, topic: str) -> None:
         prefix = group_key(topic, "")
-        self._forget(lambda key: key == topic or key.startswith(prefix))
+        self._remove(lambda key: key == topic or key.startswith(prefix))
 
     def forget_group(self, group: str) -> None:
         suffix = group_key("", group)
-        self._forget(lambda key: key.endswith(suffix))
+        self._remove(lambda key: key.endswith(suffix))
 
-    def _forget(self, doomed: Callable[[str], bool]) -> None:
-        for name in [name for name in self._meters if doomed(name[1])]:
-            del self._meters[name]
+    def _remove(self, is_removed: Callable[[str], bool]) -> None:
+        for entry in [entry for entry in self._counters if is_removed(entry[1])]:
+            del self._counters[entry]
