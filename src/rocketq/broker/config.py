@@ -58,109 +58,197 @@ class BrokerRole(enum.Enum):
     SLAVE = "SLAVE"
 
 
-def option(key: str, default: Any) -> Any:
-    """A field that Apache's broker.conf calls `key`."""
-    return field(default=default, metadata={"key": key})
+def option(key: str, default: Any, about: str) -> Any:
+    """A field that Apache's broker.conf calls `key`; `about` is its line in the reference."""
+    return field(default=default, metadata={"key": key, "about": about})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """Everything a broker can be told, except what its store is told."""
 
-    host: str = option("bindAddress", "127.0.0.1")
-    port: int = option("listenPort", 10911)
-    ip: str = option("brokerIP1", "")
-    cluster: str = option("brokerClusterName", "DefaultCluster")
-    name: str = option("brokerName", "")
-    broker_id: int = option("brokerId", 0)
-    role: BrokerRole = option("brokerRole", BrokerRole.ASYNC_MASTER)
-    name_servers: str = option("namesrvAddr", "")
-    perm: int = option("brokerPermission", 6)
-    region: str = option("regionId", "DefaultRegion")
+    host: str = option("bindAddress", "127.0.0.1", "Address the broker listens on.")
+    port: int = option(
+        "listenPort",
+        10911,
+        "Main port. The broker also opens this port minus 2 (sends and queries without pulls). 0 picks a free one.",
+    )
+    ip: str = option(
+        "brokerIP1",
+        "",
+        "Address that clients use to reach the broker. Empty: `bindAddress`, or an address of this machine.",
+    )
+    cluster: str = option("brokerClusterName", "DefaultCluster", "Cluster the broker belongs to.")
+    name: str = option("brokerName", "", "Name shared by a master and its slaves. Empty: the host name.")
+    broker_id: int = option("brokerId", 0, "0 is the master; slaves have higher numbers.")
+    role: BrokerRole = option(
+        "brokerRole", BrokerRole.ASYNC_MASTER, "ASYNC_MASTER, SYNC_MASTER (answers wait for a slave) or SLAVE."
+    )
+    name_servers: str = option("namesrvAddr", "", "NameServers to register with, HOST:PORT separated by `;`.")
+    perm: int = option("brokerPermission", 6, "Bit sum: 4 read, 2 write. 4 makes the broker read-only.")
+    region: str = option("regionId", "DefaultRegion", "Region stored with messages that can be traced.")
 
-    auto_create_topics: bool = option("autoCreateTopicEnable", True)
-    auto_create_groups: bool = option("autoCreateSubscriptionGroup", True)
-    default_queue_count: int = option("defaultTopicQueueNums", 8)
-    cluster_topic: bool = option("clusterTopicEnable", True)
-    broker_topic: bool = option("brokerTopicEnable", True)
-    trace_topic_enabled: bool = option("traceTopicEnable", False)
-    trace_topic: str = option("msgTraceTopicName", TRACE_TOPIC)
-    trace_on: bool = option("traceOn", True)
+    auto_create_topics: bool = option(
+        "autoCreateTopicEnable", True, "Create a topic when the first message for it arrives."
+    )
+    auto_create_groups: bool = option(
+        "autoCreateSubscriptionGroup", True, "Create a consumer group when its first member arrives."
+    )
+    default_queue_count: int = option("defaultTopicQueueNums", 8, "Queues of an automatically created topic, at most.")
+    cluster_topic: bool = option("clusterTopicEnable", True, "Create a topic with the name of the cluster.")
+    broker_topic: bool = option("brokerTopicEnable", True, "Create a topic with the name of the broker.")
+    trace_topic_enabled: bool = option("traceTopicEnable", False, "Create the trace topic at start.")
+    trace_topic: str = option("msgTraceTopicName", TRACE_TOPIC, "Topic that receives message traces.")
+    trace_on: bool = option("traceOn", True, "Value of the TRACE_ON property stored with messages.")
 
-    accept_sends_from_ms: int = option("startAcceptSendRequestTimeStamp", 0)
-    reject_transactions: bool = option("rejectTransactionMessage", False)
-    transaction_timeout_ms: int = option("transactionTimeOut", 6_000)
-    transaction_checks_max: int = option("transactionCheckMax", 15)
-    transaction_check_interval_ms: int = option("transactionCheckInterval", 60_000)
-    fast_failure: bool = option("brokerFastFailureEnable", True)
-    send_wait_ms_max: int = option("waitTimeMillsInSendQueue", 200)
-    sends_waiting_max: int = option("sendThreadPoolQueueCapacity", 10_000)
+    accept_sends_from_ms: int = option(
+        "startAcceptSendRequestTimeStamp", 0, "Reject sends before this time (epoch milliseconds)."
+    )
+    reject_transactions: bool = option("rejectTransactionMessage", False, "Reject transaction messages.")
+    transaction_timeout_ms: int = option("transactionTimeOut", 6_000, "Age of a half message before its first check.")
+    transaction_checks_max: int = option("transactionCheckMax", 15, "Checks of a half message before it is discarded.")
+    transaction_check_interval_ms: int = option(
+        "transactionCheckInterval", 60_000, "Time between two rounds of transaction checks."
+    )
+    fast_failure: bool = option(
+        "brokerFastFailureEnable", True, "Reject sends that waited too long instead of executing them late."
+    )
+    send_wait_ms_max: int = option(
+        "waitTimeMillsInSendQueue", 200, "Longest wait of a send before it is rejected as busy."
+    )
+    sends_waiting_max: int = option("sendThreadPoolQueueCapacity", 10_000, "Sends that may wait at the same time.")
 
-    quotas: str = option("quotas", "")
+    quotas: str = option(
+        "quotas", "", "Rate limits, for example `topic/Orders: 5000 msg/s, 10 MiB/s; group/etl: 1000 msg/s`."
+    )
 
-    store_replies: bool = option("storeReplyMessageEnable", True)
-    delay_save_interval_ms: int = option("flushDelayOffsetInterval", 10_000)
-    timer_enabled: bool = option("timerWheelEnable", True)
-    timer_seconds_max: int = option("timerMaxDelaySec", 3 * 86_400)
-    recall_enabled: bool = option("recallMessageEnable", True)
+    store_replies: bool = option(
+        "storeReplyMessageEnable", True, "Store reply messages whose requester is not connected."
+    )
+    delay_save_interval_ms: int = option(
+        "flushDelayOffsetInterval", 10_000, "Time between two saves of the delay progress."
+    )
+    timer_enabled: bool = option("timerWheelEnable", True, "Accept messages with a delivery time to the millisecond.")
+    timer_seconds_max: int = option("timerMaxDelaySec", 3 * 86_400, "Longest delay of a timed message.")
+    recall_enabled: bool = option("recallMessageEnable", True, "Allow recall of timed messages.")
 
-    young_topic_rule: bool = option("youngTopicRule", True)
-    long_polling: bool = option("longPollingEnable", True)
-    short_polling_ms: int = option("shortPollingTimeMills", 1_000)
-    held_pulls_max: int = option("pullThreadPoolQueueCapacity", 100_000)
-    pull_bytes_max: int = option("maxPullBytesOnRequest", 4 << 20)
-    pull_count_max: int = option("maxPullCountOnRequest", 8_192)
-    pull_in_place: bool = option("pullInPlaceEnable", True)
-    slave_read: bool = option("slaveReadEnable", False)
-    cold_flow_control: bool = option("coldDataFlowControlEnable", False)
-    cold_bytes_max: int = option("cgColdReadThreshold", 3 << 20)
-    cold_bytes_max_all: int = option("globalColdReadThreshold", 100 << 20)
+    young_topic_rule: bool = option(
+        "youngTopicRule",
+        True,
+        "Start new groups at offset 0 while the first message of the queue is still in memory.",
+    )
+    long_polling: bool = option("longPollingEnable", True, "Hold pulls at the end of a queue until a message arrives.")
+    short_polling_ms: int = option("shortPollingTimeMills", 1_000, "Hold time of pulls without long polling.")
+    held_pulls_max: int = option("pullThreadPoolQueueCapacity", 100_000, "Pulls that may be held at the same time.")
+    pull_bytes_max: int = option("maxPullBytesOnRequest", 4 << 20, "Largest byte limit that a pull may ask for.")
+    pull_count_max: int = option("maxPullCountOnRequest", 8_192, "Largest message count that a pull may ask for.")
+    pull_in_place: bool = option(
+        "pullInPlaceEnable",
+        True,
+        "Answer pulls of Spark tasks on this machine with file locations, so that they read the files directly.",
+    )
+    slave_read: bool = option("slaveReadEnable", False, "Send readers of old messages to a slave.")
+    cold_flow_control: bool = option(
+        "coldDataFlowControlEnable", False, "Limit the rate at which a group may read from disk."
+    )
+    cold_bytes_max: int = option(
+        "cgColdReadThreshold",
+        3 << 20,
+        "Bytes per second that one group may read from disk, with `coldDataFlowControlEnable`.",
+    )
+    cold_bytes_max_all: int = option(
+        "globalColdReadThreshold",
+        100 << 20,
+        "Bytes per second that all groups together may read from disk, with `coldDataFlowControlEnable`.",
+    )
 
-    ha_protocol: str = option("haProtocol", "classic")
-    ha_ip: str = option("brokerIP2", "")
-    ha_port: int = option("haListenPort", 0)
-    ha_master_addr: str = option("haMasterAddress", "")
-    ha_heartbeat_ms: int = option("haSendHeartbeatInterval", 5_000)
-    ha_silence_ms_max: int = option("haHousekeepingInterval", 20_000)
-    ha_retry_ms: int = option("haReconnectInterval", 5_000)
-    ha_batch_bytes: int = option("haTransferBatchSize", 32 << 10)
-    ha_behind_bytes_max: int = option("haSlaveFallbehindMax", 256 << 20)
-    ha_from_last_file: bool = option("syncFromLastFile", False)
-    ha_control: str = option("haControlStore", "")
-    ha_control_user: str = option("haControlUser", "")
-    ha_control_password: str = option("haControlPassword", "")
-    ha_control_ca: str = option("haControlCa", "")
-    ha_control_cert: str = option("haControlCert", "")
-    ha_control_key: str = option("haControlKey", "")
-    lease_mode: str = option("haLeaseMode", "available")
-    lease_ttl_ms: int = option("haLeaseTtl", 10_000)
-    lease_trusted_ms: int = option("haLeaseTimeout", 6_000)
-    min_in_sync: int = option("minInSyncReplicas", 1)
-    all_ack: bool = option("allAck", True)
-    ha_catch_up_ms: int = option("haMaxTimeSlaveNotCatchup", 15_000)
-    ha_gone_ms: int = option("haSlaveGoneTimeout", 3_000)
-    auto_resync: bool = option("haAutoResync", False)
-    slave_timeout_ms: int = option("slaveTimeout", 3_000)
-    slave_table_interval_ms: int = option("slaveTableSyncInterval", 10_000)
-    slave_offset_check: bool = option("offsetCheckInSlave", False)
+    ha_protocol: str = option(
+        "haProtocol", "classic", "`classic` (Apache 4.x's stream) or `fenced` (replicas with automatic failover)."
+    )
+    ha_ip: str = option("brokerIP2", "", "Address that slaves use to reach the master. Empty: `brokerIP1`.")
+    ha_port: int = option("haListenPort", 0, "Replication port. 0: the main port plus 1.")
+    ha_master_addr: str = option(
+        "haMasterAddress", "", "Replication address of the master, for a slave without NameServer."
+    )
+    ha_heartbeat_ms: int = option(
+        "haSendHeartbeatInterval", 5_000, "Time between two heartbeats on the replication connection."
+    )
+    ha_silence_ms_max: int = option(
+        "haHousekeepingInterval", 20_000, "Silence after which a replication connection is closed."
+    )
+    ha_retry_ms: int = option("haReconnectInterval", 5_000, "Pause before a slave connects again.")
+    ha_batch_bytes: int = option("haTransferBatchSize", 32 << 10, "Largest piece of the log sent to a slave at once.")
+    ha_behind_bytes_max: int = option(
+        "haSlaveFallbehindMax", 256 << 20, "Lag above which a slave no longer counts for SYNC_MASTER."
+    )
+    ha_from_last_file: bool = option("syncFromLastFile", False, "A new slave copies from the newest log file only.")
+    ha_control: str = option("haControlStore", "", "Control store of fenced replicas: `etcd://HOST:PORT,HOST:PORT`.")
+    ha_control_user: str = option("haControlUser", "", "User at etcd.")
+    ha_control_password: str = option("haControlPassword", "", "Password at etcd. Hidden in answers.")
+    ha_control_ca: str = option("haControlCa", "", "PEM file with the certificate authority of etcd.")
+    ha_control_cert: str = option("haControlCert", "", "PEM file with the client certificate for etcd.")
+    ha_control_key: str = option("haControlKey", "", "PEM file with the key of the client certificate for etcd.")
+    lease_mode: str = option(
+        "haLeaseMode", "available", "`available` serves reads without a lease; `strict` serves nothing without one."
+    )
+    lease_ttl_ms: int = option("haLeaseTtl", 10_000, "Time to live of the master's lease in etcd.")
+    lease_trusted_ms: int = option(
+        "haLeaseTimeout", 6_000, "Time for which the master trusts its last renewal of the lease."
+    )
+    min_in_sync: int = option(
+        "minInSyncReplicas", 1, "Replicas (master included) that must have a message before it is acknowledged."
+    )
+    all_ack: bool = option("allAck", True, "Wait for all in-sync replicas, not only for `minInSyncReplicas`.")
+    ha_catch_up_ms: int = option(
+        "haMaxTimeSlaveNotCatchup", 15_000, "Time without catching up after which a replica leaves the in-sync set."
+    )
+    ha_gone_ms: int = option(
+        "haSlaveGoneTimeout", 3_000, "Time without a connection after which a replica leaves the in-sync set."
+    )
+    auto_resync: bool = option("haAutoResync", False, "A replica whose log diverged discards it and copies again.")
+    slave_timeout_ms: int = option("slaveTimeout", 3_000, "Longest wait of a send for slaves.")
+    slave_table_interval_ms: int = option(
+        "slaveTableSyncInterval", 10_000, "Time between two copies of topics, groups and offsets to a slave."
+    )
+    slave_offset_check: bool = option(
+        "offsetCheckInSlave", False, "A slave checks the offset of pulls and corrects it."
+    )
 
-    property_filter: bool = option("enablePropertyFilter", False)
-    retry_filter: bool = option("filterSupportRetry", False)
-    filter_bitmaps: bool = option("enableCalcFilterBitMap", False)
-    filter_groups_expected: int = option("expectConsumerNumUseFilter", GROUPS_EXPECTED)
-    filter_error_percent_max: int = option("maxErrorRateOfBloomFilter", ERROR_PERCENT)
-    dead_filter_ms_max: int = option("filterDataCleanTimeSpan", 24 * 3_600_000)
+    property_filter: bool = option("enablePropertyFilter", False, "Accept SQL92 filters.")
+    retry_filter: bool = option("filterSupportRetry", False, "Apply SQL92 filters to retried messages too.")
+    filter_bitmaps: bool = option("enableCalcFilterBitMap", False, "Store filter bitmaps beside queue entries.")
+    filter_groups_expected: int = option(
+        "expectConsumerNumUseFilter",
+        GROUPS_EXPECTED,
+        "Groups with SQL92 filters per topic that the bitmaps are sized for.",
+    )
+    filter_error_percent_max: int = option(
+        "maxErrorRateOfBloomFilter", ERROR_PERCENT, "Rate of false positives of the bitmaps, in percent."
+    )
+    dead_filter_ms_max: int = option(
+        "filterDataCleanTimeSpan", 24 * 3_600_000, "Time after which the filter of a stopped group is removed."
+    )
 
-    notify_changes: bool = option("notifyConsumerIdsChangedEnable", True)
-    client_life_ms: int = option("channelExpiredTimeout", 120_000)
-    idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120)
-    lock_life_ms: int = option("rebalanceLockMaxLiveTime", 60_000)
-    offset_save_interval_ms: int = option("flushConsumerOffsetInterval", 5_000)
+    notify_changes: bool = option(
+        "notifyConsumerIdsChangedEnable", True, "Notify consumers when members of their group come or leave."
+    )
+    client_life_ms: int = option(
+        "channelExpiredTimeout", 120_000, "Time without heartbeat after which a client is removed."
+    )
+    idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120, "Idle time after which a connection is closed.")
+    lock_life_ms: int = option("rebalanceLockMaxLiveTime", 60_000, "Time to live of a queue lock.")
+    offset_save_interval_ms: int = option(
+        "flushConsumerOffsetInterval", 5_000, "Time between two saves of committed offsets."
+    )
 
-    force_register: bool = option("forceRegister", True)
-    compressed_register: bool = option("compressedRegister", False)
-    register_interval_ms: int = option("registerNameServerPeriod", 30_000)
-    register_timeout_ms: int = option("registerBrokerTimeoutMills", 6_000)
+    force_register: bool = option("forceRegister", True, "Register at every period, also without changes.")
+    compressed_register: bool = option("compressedRegister", False, "Compress registrations.")
+    register_interval_ms: int = option(
+        "registerNameServerPeriod", 30_000, "Time between two registrations; kept within 10,000 to 60,000."
+    )
+    register_timeout_ms: int = option(
+        "registerBrokerTimeoutMills", 6_000, "Longest wait for the answer to a registration."
+    )
 
     def __post_init__(self) -> None:
         if not self.name:

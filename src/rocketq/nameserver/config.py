@@ -15,20 +15,24 @@ _KV_PATH = Path.home() / "namesrv" / "kvConfig.json"
 _CONFIG_PATH = Path.home() / "namesrv" / "namesrv.properties"
 
 
-def option(key: str, default: Any) -> Any:
-    """A field that Apache's namesrv.conf calls `key`."""
-    return field(default=default, metadata={"key": key})
+def option(key: str, default: Any, about: str) -> Any:
+    """A field that Apache's namesrv.conf calls `key`; `about` is its line in the reference."""
+    return field(default=default, metadata={"key": key, "about": about})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerConfig:
-    host: str = option("bindAddress", "127.0.0.1")
-    port: int = option("listenPort", 9876)
-    kv_path: Path = option("kvConfigPath", _KV_PATH)
-    config_path: Path = option("configStorePath", _CONFIG_PATH)
-    order_enabled: bool = option("orderMessageEnable", False)
-    idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120)
-    scan_interval_ms: int = option("scanNotActiveBrokerInterval", 10_000)
+    host: str = option("bindAddress", "127.0.0.1", "Address the NameServer listens on.")
+    port: int = option("listenPort", 9876, "Port the NameServer listens on. 0 picks a free one.")
+    kv_path: Path = option("kvConfigPath", _KV_PATH, "File of the KV configuration.")
+    config_path: Path = option("configStorePath", _CONFIG_PATH, "File in which changed settings are saved.")
+    order_enabled: bool = option(
+        "orderMessageEnable", False, "Answer the order configuration of topics with their routes."
+    )
+    idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120, "Idle time after which a connection is closed.")
+    scan_interval_ms: int = option(
+        "scanNotActiveBrokerInterval", 10_000, "Time between two searches for brokers that no longer register."
+    )
 
     def __post_init__(self) -> None:
         for valid, what in (

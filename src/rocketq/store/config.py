@@ -27,14 +27,14 @@ class FlushType(enum.Enum):
     SYNC_FLUSH = "SYNC_FLUSH"
 
 
-def option(key: str, default: Any) -> Any:
-    """A field that Apache's broker.conf calls `key`."""
-    return field(default=default, metadata={"key": key})
+def option(key: str, default: Any, about: str) -> Any:
+    """A field that Apache's broker.conf calls `key`; `about` is its line in the reference."""
+    return field(default=default, metadata={"key": key, "about": about})
 
 
-def live(key: str, default: Any) -> Any:
+def live(key: str, default: Any, about: str) -> Any:
     """The same, of a setting that `Store.reconfigure` can change while the store is open."""
-    return field(default=default, metadata={"key": key, "live": True})
+    return field(default=default, metadata={"key": key, "about": about, "live": True})
 
 
 @functools.lru_cache(maxsize=16)
@@ -57,50 +57,102 @@ class StoreConfig:
 
     root: Path
     store_host: Host = field(default_factory=lambda: Host.of("127.0.0.1", 10911))
-    commit_log_dir: Path | None = option("storePathCommitLog", None)
+    commit_log_dir: Path | None = option(
+        "storePathCommitLog", None, "Folder of the commit log. Empty: `commitlog` in the store's root."
+    )
 
-    segment_bytes: int = option("mappedFileSizeCommitLog", 1 << 30)
-    queue_file_bytes: int = option("mappedFileSizeConsumeQueue", 300_000 * UNIT_BYTES)
-    index_slots: int = option("maxHashSlotNum", 5_000_000)
-    index_units: int = option("maxIndexNum", 20_000_000)
-    index_enabled: bool = option("messageIndexEnable", True)
-    queue_extensions: bool = option("enableConsumeQueueExt", False)
-    extension_file_bytes: int = option("mappedFileSizeConsumeQueueExt", 48 << 20)
-    message_bytes_max: int = live("maxMessageSize", 4 << 20)
-    delay_levels: str = option("messageDelayLevel", DEFAULT_DELAY_LEVELS)
+    segment_bytes: int = option(
+        "mappedFileSizeCommitLog", 1 << 30, "Size of a commit log file; whole pages of 4,096 bytes, below 2 GiB."
+    )
+    queue_file_bytes: int = option(
+        "mappedFileSizeConsumeQueue",
+        300_000 * UNIT_BYTES,
+        "Size of a consume queue file; rounded up to whole entries of 20 bytes.",
+    )
+    index_slots: int = option("maxHashSlotNum", 5_000_000, "Hash slots of an index file.")
+    index_units: int = option("maxIndexNum", 20_000_000, "Entries of an index file.")
+    index_enabled: bool = option("messageIndexEnable", True, "Index messages by key.")
+    queue_extensions: bool = option(
+        "enableConsumeQueueExt", False, "Keep extensions of queue entries (properties for filters)."
+    )
+    extension_file_bytes: int = option(
+        "mappedFileSizeConsumeQueueExt", 48 << 20, "Size of a file with extensions of queue entries."
+    )
+    message_bytes_max: int = live("maxMessageSize", 4 << 20, "Largest message body.")
+    delay_levels: str = option("messageDelayLevel", DEFAULT_DELAY_LEVELS, "Delay of each level, level 1 first.")
 
-    flush_type: FlushType = live("flushDiskType", FlushType.ASYNC_FLUSH)
-    flush_interval_ms: int = live("flushIntervalCommitLog", 500)
-    flush_pages_min: int = live("flushCommitLogLeastPages", 4)
-    flush_thorough_interval_ms: int = live("flushCommitLogThoroughInterval", 10_000)
-    sync_flush_timeout_ms: int = live("syncFlushTimeout", 5_000)
-    queue_flush_interval_ms: int = live("flushIntervalConsumeQueue", 1_000)
-    queue_flush_pages_min: int = live("flushConsumeQueueLeastPages", 2)
-    queue_flush_thorough_interval_ms: int = live("flushConsumeQueueThoroughInterval", 60_000)
-    transient_buffer: bool = option("transientStorePoolEnable", False)
-    commit_interval_ms: int = live("commitIntervalCommitLog", 200)
-    commit_pages_min: int = live("commitCommitLogLeastPages", 4)
-    commit_thorough_interval_ms: int = live("commitCommitLogThoroughInterval", 200)
-    page_cache_busy_ms: int = live("osPageCacheBusyTimeOutMills", 1_000)
+    flush_type: FlushType = live(
+        "flushDiskType", FlushType.ASYNC_FLUSH, "ASYNC_FLUSH, or SYNC_FLUSH (answers wait for the disk)."
+    )
+    flush_interval_ms: int = live("flushIntervalCommitLog", 500, "Time between two syncs of the log with ASYNC_FLUSH.")
+    flush_pages_min: int = live("flushCommitLogLeastPages", 4, "Unsynced pages below which a sync is postponed.")
+    flush_thorough_interval_ms: int = live(
+        "flushCommitLogThoroughInterval", 10_000, "Time after which the log is synced whatever is pending."
+    )
+    sync_flush_timeout_ms: int = live("syncFlushTimeout", 5_000, "Longest wait of a send for the disk with SYNC_FLUSH.")
+    queue_flush_interval_ms: int = live(
+        "flushIntervalConsumeQueue", 1_000, "Time between two syncs of the consume queues."
+    )
+    queue_flush_pages_min: int = live(
+        "flushConsumeQueueLeastPages", 2, "Unsynced pages below which a consume queue is not synced."
+    )
+    queue_flush_thorough_interval_ms: int = live(
+        "flushConsumeQueueThoroughInterval", 60_000, "Time after which all consume queues are synced."
+    )
+    transient_buffer: bool = option(
+        "transientStorePoolEnable", False, "Write to a buffer first and to the log file later (ASYNC_FLUSH only)."
+    )
+    commit_interval_ms: int = live(
+        "commitIntervalCommitLog", 200, "Time between two writes of the transient buffer to the log file."
+    )
+    commit_pages_min: int = live(
+        "commitCommitLogLeastPages", 4, "Unwritten pages of the transient buffer below which a write is postponed."
+    )
+    commit_thorough_interval_ms: int = live(
+        "commitCommitLogThoroughInterval", 200, "Time after which the transient buffer is written whatever is pending."
+    )
+    page_cache_busy_ms: int = live(
+        "osPageCacheBusyTimeOutMills", 1_000, "Time an append may hold the log before new sends are rejected as busy."
+    )
 
-    check_crc_on_read: bool = live("checkCrcOnRead", True)
-    check_crc_on_recovery: bool = option("checkCRCOnRecover", True)
-    read_ahead: bool = live("dataReadAheadEnable", True)
-    memory_read_bytes_max: int = live("maxTransferBytesOnMessageInMemory", 256 << 10)
-    memory_read_count_max: int = live("maxTransferCountOnMessageInMemory", 32)
-    disk_read_bytes_max: int = live("maxTransferBytesOnMessageInDisk", 64 << 10)
-    disk_read_count_max: int = live("maxTransferCountOnMessageInDisk", 8)
-    memory_ratio_percent: int = live("accessMessageInMemoryMaxRatio", 40)
-    query_count_max: int = live("maxMsgsNumBatch", 64)
+    check_crc_on_read: bool = live("checkCrcOnRead", True, "Verify the checksum of records that are read.")
+    check_crc_on_recovery: bool = option("checkCRCOnRecover", True, "Verify the checksum of records at recovery.")
+    read_ahead: bool = live("dataReadAheadEnable", True, "Let the kernel read ahead in log files.")
+    memory_read_bytes_max: int = live(
+        "maxTransferBytesOnMessageInMemory", 256 << 10, "Bytes of an answer to a pull whose messages are in memory."
+    )
+    memory_read_count_max: int = live(
+        "maxTransferCountOnMessageInMemory", 32, "Messages of an answer to a pull whose messages are in memory."
+    )
+    disk_read_bytes_max: int = live(
+        "maxTransferBytesOnMessageInDisk", 64 << 10, "Bytes of an answer to a pull whose messages are on disk."
+    )
+    disk_read_count_max: int = live(
+        "maxTransferCountOnMessageInDisk", 8, "Messages of an answer to a pull whose messages are on disk."
+    )
+    memory_ratio_percent: int = live(
+        "accessMessageInMemoryMaxRatio",
+        40,
+        "Distance from the log's end, in percent of memory, within which messages count as in memory.",
+    )
+    query_count_max: int = live("maxMsgsNumBatch", 64, "Messages of an answer to a query by key.")
 
-    reserved_hours: int = live("fileReservedTime", 72)
-    delete_when: str = live("deleteWhen", "04")
-    disk_used_percent_max: int = live("diskMaxUsedSpaceRatio", 75)
-    disk_refuse_ratio: float = live("diskSpaceWarningLevelRatio", 0.90)
-    disk_force_clean_ratio: float = live("diskSpaceCleanForciblyRatio", 0.85)
-    force_clean_enabled: bool = live("cleanFileForciblyEnable", True)
-    clean_interval_ms: int = live("cleanResourceInterval", 10_000)
-    delete_pause_ms: int = live("deleteCommitLogFilesInterval", 100)
+    reserved_hours: int = live("fileReservedTime", 72, "Age after which log files are deleted.")
+    delete_when: str = live("deleteWhen", "04", "Hours of the day at which old files are deleted, separated by `;`.")
+    disk_used_percent_max: int = live(
+        "diskMaxUsedSpaceRatio", 75, "Disk usage in percent above which old files are deleted at any hour."
+    )
+    disk_refuse_ratio: float = live(
+        "diskSpaceWarningLevelRatio", 0.90, "Disk usage (0 to 1) above which messages are rejected."
+    )
+    disk_force_clean_ratio: float = live(
+        "diskSpaceCleanForciblyRatio",
+        0.85,
+        "Disk usage (0 to 1) above which the oldest files are deleted before their time.",
+    )
+    force_clean_enabled: bool = live("cleanFileForciblyEnable", True, "Delete files before their time on a full disk.")
+    clean_interval_ms: int = live("cleanResourceInterval", 10_000, "Time between two checks for old files.")
+    delete_pause_ms: int = live("deleteCommitLogFilesInterval", 100, "Pause between the deletion of two log files.")
     idle_mapping_ms: int = 180_000
 
     def __post_init__(self) -> None:
