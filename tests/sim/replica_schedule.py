@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rocketq.replication.agent import AgentSettings, Role
 from rocketq.replication.confirm import SyncRules
-from rocketq.replication.control import Refused
+from rocketq.replication.control import RejectedDecisionError
 from rocketq.replication.lease import LeaseMode, LeaseTimes
 
 from .replica_disk import ReplicaDisk
@@ -197,7 +197,7 @@ def _fault(cluster: Cluster, sync_flush: bool) -> None:
 
 
 def _switch(leader: Node) -> None:
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RejectedDecisionError):
         leader._do(leader.agent.on_switch(0, leader.clock_ms))
 
 

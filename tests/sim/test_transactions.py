@@ -13,7 +13,7 @@ from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction.half_messages import half_of
 from rocketq.broker.transaction.ledger import CheckRules
 from rocketq.broker.transaction.message_log import TransactionLog
-from rocketq.broker.transaction.service import Check, Decision, Refused, Transactions
+from rocketq.broker.transaction.service import Check, Decision, RejectedDecisionError, Transactions
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.offsets import ConsumerOffsets
 from rocketq.protocol.bodies.topics import TopicConfig
@@ -118,10 +118,10 @@ class World:
         assert sent.outcome in (None, state), f"{sent} was answered the other way before"
         sent.outcome, sent.outcome_count = state, len(self.store.records)
 
-    def refusal(self, decision: Decision) -> Refused | None:
+    def refusal(self, decision: Decision) -> RejectedDecisionError | None:
         try:
             self.transactions.decide(decision)
-        except Refused as refused:
+        except RejectedDecisionError as refused:
             return refused
         return None
 
@@ -137,7 +137,7 @@ class World:
 
     def check_round(self, *, answer: float) -> None:
         self.clock.advance(INTERVAL_MS)
-        for root in self.transactions.begin_round():
+        for root in self.transactions.start_round():
             check = self.transactions.check(root)
             if check is not None:
                 self.asked += 1
@@ -150,7 +150,7 @@ class World:
             self.decide(sent, sent.outcome or sent.wish, sent.handles[-1])
 
     def save(self) -> None:
-        self.transactions.keep_floors(self.store.end, self.store.safe_to)
+        self.transactions.save_floors(self.store.end, self.store.safe_to)
         if self.chance.random() < 0.5:
             self.saved = ConsumerOffsets.decode(self.offsets.body().encode())
 
@@ -263,7 +263,7 @@ def test_memory_is_bounded_by_what_is_open() -> None:
         world.clock.advance(10)
         if world.clock.now_ms() % 60_000 == 0:
             world.store.flush()
-            world.transactions.keep_floors(world.store.end, world.store.safe_to)
+            world.transactions.save_floors(world.store.end, world.store.safe_to)
     ledger = world.transactions.ledger
     assert (len(ledger), len(ledger._recent)) == (0, 20_000)
     assert len(ledger._op_tops) < 10_000

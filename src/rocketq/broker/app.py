@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketq.broker.admin.autosave import StateKeeper
-from rocketq.broker.admin.periodic import Timers
+from rocketq.broker.admin.autosave import TableAutosave
+from rocketq.broker.admin.periodic import PeriodicJobs
 from rocketq.broker.composition import Subsystems, compose
 from rocketq.broker.config import BrokerConfig, BrokerRole
 from rocketq.broker.fastpath.fast_path import BrokerFastPath, FastPathPorts
@@ -48,7 +48,7 @@ def kept_settings_path(root: Path) -> Path:
     return root / "config" / "broker.properties"
 
 
-def refuse_dledger(root: Path) -> None:
+def reject_dledger(root: Path) -> None:
     """A directory of DLedger's holds messages that we do not read: going on beside them would look like losing them."""
     found = sorted(path.name for path in root.glob("dledger-*")) if root.is_dir() else []
     if found:
@@ -75,9 +75,9 @@ class Broker:
         self._tls = tls
         self._access: Access = access or OpenAccess()
         self._clock: Clock = clock or SystemClock()
-        self._timers = Timers()
+        self._jobs = PeriodicJobs()
         self._parts: Subsystems | None = None
-        self._keeper: StateKeeper | None = None
+        self._autosave: TableAutosave | None = None
         self._restarting: asyncio.Task[None] | None = None
         self._fenced: FencedReplication | None = None
         """Its part among replicas; what that takes is loaded only by a broker that has one."""
@@ -117,7 +117,7 @@ class Broker:
                 if not left:
                     raise
         await self.parts.registrar.start()
-        self._start_timers()
+        self._start_jobs()
         if self._fenced is not None:
             self._fenced.serving.set()
         elif not self.config.is_slave:
@@ -142,7 +142,7 @@ class Broker:
         await self._close(parts, drain_ms)
 
     async def _close(self, parts: Subsystems, drain_ms: int) -> None:
-        await self._timers.stop()
+        await self._jobs.stop()
         await parts.delay.stop()
         await parts.registrar.stop()
         parts.pull.polling.stop()
@@ -177,8 +177,8 @@ class Broker:
         self._restart(anew=False)
 
     async def save_tables(self) -> None:
-        assert self._keeper is not None
-        await self._keeper.settle()
+        assert self._autosave is not None
+        await self._autosave.wait_saved()
 
     def begin_anew(self) -> None:
         """The store cannot be used: it is put aside, and this replica starts empty."""
@@ -233,7 +233,7 @@ class Broker:
     async def _open_store(self, config: BrokerConfig) -> Store:
         """On another thread: recovery may take a while."""
         store_config = replace(self._store_config, store_host=Host.of(config.ip, config.port))
-        refuse_dledger(store_config.root)
+        reject_dledger(store_config.root)
         try:
             store = await asyncio.to_thread(Store.open, store_config, clock=self._clock)
             store.reject_appends("this broker is a slave" if config.is_slave else None)
@@ -243,7 +243,7 @@ class Broker:
 
     def _follow(self, parts: Subsystems) -> None:
         """Take over what changes while the broker runs: its settings."""
-        self._keeper, self._fenced = parts.autosave, parts.ha.fenced
+        self._autosave, self._fenced = parts.autosave, parts.ha.fenced
         parts.settings.listeners.append(self._settings_changed)
 
     async def _serve(self, parts: Subsystems) -> None:
@@ -308,19 +308,19 @@ class Broker:
         self.fast_paths.append(fast_path)
         return fast_path
 
-    def _start_timers(self) -> None:
+    def _start_jobs(self) -> None:
         parts = self.parts
-        self._timers.every(STATS_MS, self._tick)
-        self._timers.every(RECHECK_MS, parts.pull.polling.recheck)
-        self._timers.every(HOUSEKEEPING_MS, self.keep_house)
-        self._timers.every(lambda: self.config.delay_save_interval_ms, parts.delay.levels.save)
-        self._timers.every(lambda: self.config.delay_save_interval_ms, parts.delay.timers.save)
-        self._timers.every(lambda: self.config.offset_save_interval_ms, parts.autosave.save)
-        self._timers.every(FILTER_SAVE_MS, parts.pull.filter_autosave.save)
+        self._jobs.every(STATS_MS, self._tick)
+        self._jobs.every(RECHECK_MS, parts.pull.polling.recheck)
+        self._jobs.every(HOUSEKEEPING_MS, self.expire_idle)
+        self._jobs.every(lambda: self.config.delay_save_interval_ms, parts.delay.levels.save)
+        self._jobs.every(lambda: self.config.delay_save_interval_ms, parts.delay.timers.save)
+        self._jobs.every(lambda: self.config.offset_save_interval_ms, parts.autosave.save)
+        self._jobs.every(FILTER_SAVE_MS, parts.pull.filter_autosave.save)
 
     # what it does by itself
 
-    def keep_house(self) -> None:
+    def expire_idle(self) -> None:
         """Part with clients that fell silent, with locks nobody renewed, and with filters of groups long gone."""
         self.parts.groups.expire()
         self.parts.pull.clean_filters()

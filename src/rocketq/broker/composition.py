@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketq.broker.admin.autosave import StateKeeper
+from rocketq.broker.admin.autosave import TableAutosave
 from rocketq.broker.admin.registration import Registrar
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.admin.subsystem import AdminSubsystem
@@ -43,7 +43,7 @@ class Subsystems:
     files: StateFiles
     clock: Clock
     registrar: Registrar
-    autosave: StateKeeper
+    autosave: TableAutosave
     lease: MasterLease
     admission: AdmissionTables
     topics: TopicSubsystem
@@ -117,7 +117,7 @@ def compose(
         files=files,
         clock=clock,
         registrar=registrar,
-        autosave=StateKeeper(files, topics, groups.table, groups.offsets),
+        autosave=TableAutosave(files, topics, groups.table, groups.offsets),
         lease=lease,
         admission=admission,
         topics=TopicSubsystem(settings, topics, groups, stats, store, clock),

@@ -1,8 +1,7 @@
 """Which messages a subscription lets through: tags, SQL92 conditions on properties, a bloom filter."""
 
 from rocketq.filter.bloom import BloomGeometry
-from rocketq.filter.errors import BadExpressionError
-from rocketq.filter.sql import compile_sql, load_parser
+from rocketq.filter.sql import BadExpressionError, compile_sql, load_parser
 from rocketq.filter.tags import parse_tags, tag_code
 
 __all__ = ["BadExpressionError", "BloomGeometry", "compile_sql", "load_parser", "parse_tags", "tag_code"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketq.filter import syntax
-from rocketq.filter.errors import BadExpressionError
+from rocketq.filter.sql import BadExpressionError
 from rocketq.filter.syntax import Node, NumberKind
 from rocketq.kernel import filter_program as program
 from rocketq.kernel.filter_program import FilterProgram

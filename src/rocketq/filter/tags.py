@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocketq.filter.errors import BadExpressionError
+from rocketq.filter.sql import BadExpressionError
 from rocketq.kernel.properties import hash_text
 
 ALL: Final = "*"

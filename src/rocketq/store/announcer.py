@@ -44,9 +44,9 @@ class Announcer:
                 end = queue.end_below(visible_to) if known_end is None else known_end
                 if end > queue.announced_offset:
                     queue.announced_offset = end
-                    self._tell(queue, end)
+                    self._notify(queue, end)
 
-    def _tell(self, queue: ConsumeQueue, end: int) -> None:
+    def _notify(self, queue: ConsumeQueue, end: int) -> None:
         for listener in self.listeners:
             try:
                 listener(queue.topic, queue.queue_id, end)

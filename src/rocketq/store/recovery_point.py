@@ -137,7 +137,7 @@ class LogDigests:
         return tuple((start, *done) for start, done in sorted(self._covered.items()))
 
 
-class PointKeeper:
+class RecoveryPointWriter:
     """Takes a snapshot under the writer's lock, makes all of it durable without the lock, then writes it down."""
 
     def __init__(

@@ -32,7 +32,7 @@ from rocketq.store.interfaces import FastPathAccess
 from rocketq.store.queries import Lookups, Queries
 from rocketq.store.queue_extensions import BitmapOf
 from rocketq.store.recovery import Progress, Recovery, RecoveryReport, log_progress
-from rocketq.store.recovery_point import PointKeeper, RecoveryPoint
+from rocketq.store.recovery_point import RecoveryPoint, RecoveryPointWriter
 from rocketq.store.redelivery import Redeliverer
 from rocketq.store.results import AppendResult
 from rocketq.store.state_files import StateFiles
@@ -64,7 +64,7 @@ class Store(Lookups):
         self.dispatcher = Dispatcher(config, self.log, self.queues, self.index)
         self.writer = Writer(config, self.clock, self.log, self.queues, self.index, self.dispatcher, self.health)
         self.announcer = Announcer(self.writer, self.log, self.dispatcher, lambda: self.visible_to)
-        self.points = PointKeeper(config, self.disk, self.log, self.queues, self.index, self.writer)
+        self.points = RecoveryPointWriter(config, self.disk, self.log, self.queues, self.index, self.writer)
         queries = Queries(
             config, self.log, self.queues, self.index, lambda: self.visible_to, on_damaged_unit=self.points.distrust
         )

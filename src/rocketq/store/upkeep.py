@@ -17,7 +17,7 @@ from rocketq.store.consume_queue import ConsumeQueue, QueueTable
 from rocketq.store.disk import Disk
 from rocketq.store.flush import Flusher
 from rocketq.store.index import Index
-from rocketq.store.recovery_point import PointKeeper
+from rocketq.store.recovery_point import RecoveryPointWriter
 from rocketq.store.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Upkeep:
         index: Index,
         writer: Writer,
         flusher: Flusher,
-        points: PointKeeper,
+        points: RecoveryPointWriter,
         health: Health,
     ) -> None:
         self._config = config

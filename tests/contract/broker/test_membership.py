@@ -157,7 +157,7 @@ async def test_086_silence_for_120_s_is_leaving(make_rocketq_cluster: MakeCluste
     broker = cluster.brokers[0]
 
     async def look() -> None:
-        broker.keep_house()
+        broker.expire_idle()
 
     async with connected(*[cluster.broker_addr] * 2) as (silent, lively):
         await heartbeat(silent, "silent", group)

@@ -11,8 +11,8 @@ from rocketq.protocol.bodies.clients import ConsumerData, Subscription
 from rocketq.protocol.flags import Language, MessageModel
 
 
-def member(link: str, at_ms: int = 0) -> Member[str]:
-    return Member(link, f"id-{link}", Language.JAVA, 407, at_ms)
+def member(connection: str, at_ms: int = 0) -> Member[str]:
+    return Member(connection, f"id-{connection}", Language.JAVA, 407, at_ms)
 
 
 def data(*subscriptions: Subscription, group: str = "g") -> ConsumerData:
@@ -46,14 +46,14 @@ def test_a_newer_expression_replaces_an_older_one_quietly() -> None:
 
 def test_leaving_by_word_by_disconnect_and_by_silence() -> None:
     groups: ConsumerGroups[str] = ConsumerGroups()
-    for link in "abc":
-        groups.heartbeat(data(sub("T")), member(link, 100 if link == "b" else 0))
-        groups.heartbeat(data(sub("T"), group="h"), member(link, 100))
+    for connection in "abc":
+        groups.heartbeat(data(sub("T")), member(connection, 100 if connection == "b" else 0))
+        groups.heartbeat(data(sub("T"), group="h"), member(connection, 100))
     assert groups.leave("g", "a")
     assert not groups.leave("g", "a")
     assert groups.disconnect("b") == ["g", "h"]
     gone = groups.expire(heard_before_ms=50)
-    assert (gone.links, gone.groups) == ({"c"}, {"g"})
+    assert (gone.connections, gone.groups) == ({"c"}, {"g"})
     assert groups.get("g") is None
     assert groups.get("h") is not None
     assert groups.groups_of("T") == ["h"]
@@ -83,22 +83,22 @@ def test_any_history_leaves_the_roster_whole(events: list[tuple[str, str, str, i
     """Goal: both of its tables always say the same, compared with a plain set."""
     roster: Roster[str] = Roster()
     model: dict[tuple[str, str], int] = {}
-    for what, group, link, number in events:
+    for what, group, connection, number in events:
         if what == "put":
-            assert roster.put(group, member(link, number)) == ((group, link) not in model)
-            model[group, link] = number
+            assert roster.put(group, member(connection, number)) == ((group, connection) not in model)
+            model[group, connection] = number
         elif what == "remove":
-            assert roster.remove(group, link) == (model.pop((group, link), None) is not None)
+            assert roster.remove(group, connection) == (model.pop((group, connection), None) is not None)
         elif what == "disconnect":
-            assert roster.disconnect(link) == sorted(one for one, other in model if other == link)
-            model = {key: at for key, at in model.items() if key[1] != link}
+            assert roster.disconnect(connection) == sorted(one for one, other in model if other == connection)
+            model = {key: at for key, at in model.items() if key[1] != connection}
         else:
             gone = roster.expire(number)
             old = {key for key, at in model.items() if at < number}
             assert gone.groups == {one for one, _ in old}
-            assert gone.links == {one for _, one in old}
+            assert gone.connections == {one for _, one in old}
             model = {key: at for key, at in model.items() if key not in old}
-    assert {(group, one.link) for group in roster for one in roster.members(group)} == set(model)
+    assert {(group, one.connection) for group in roster for one in roster.members(group)} == set(model)
     assert {group for group, _ in model} == set(roster)
     found = roster.client("id-a")
-    assert (found is not None) == any(link == "a" for _, link in model)
+    assert (found is not None) == any(connection == "a" for _, connection in model)

@@ -67,7 +67,7 @@ def test_a_half_is_out_of_sight_and_knows_where_it_belongs() -> None:
     assert (found.topic, found.queue_id, found.group, found.unique_key) == ("Orders", 3, "pg", "U1")
     assert found.properties == {**SENT, "REAL_TOPIC": "Orders", "REAL_QID": "3"}
     assert not record.properties.endswith(b"\x02")
-    assert (found.is_copy, found.checks, found.told_root) == (False, 0, None)
+    assert (found.is_copy, found.checks, found.recorded_root) == (False, 0, None)
 
 
 def test_what_only_brokers_may_say_is_left_out_and_a_half_is_never_delayed() -> None:
@@ -85,11 +85,11 @@ def test_what_only_brokers_may_say_is_left_out_and_a_half_is_never_delayed() -> 
 
 def test_a_copy_counts_and_names_the_first() -> None:
     copy = Half.of(stored(copy_of(half(), 5, 2)))
-    assert (copy.checks, copy.told_root, copy.properties["WAIT"]) == (2, 5, "false")
-    assert copy.is_twin_of(half())
-    assert not copy.is_twin_of(half(UNIQ_KEY="U2"))
+    assert (copy.checks, copy.recorded_root, copy.properties["WAIT"]) == (2, 5, "false")
+    assert copy.is_same_send(half())
+    assert not copy.is_same_send(half(UNIQ_KEY="U2"))
     again = Half.of(stored(copy_of(copy, 5, 3), queue_offset=9))
-    assert (again.checks, again.told_root) == (3, 5)
+    assert (again.checks, again.recorded_root) == (3, 5)
 
 
 def test_a_committed_message_is_as_apache_stores_it() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rocketq.broker.pull.held_pulls import HeldPull, HeldPulls
 
 
-def pull(name: str, queue_id: int = 0, at: int = 5, deadline_ms: int = 100, link: str = "a") -> HeldPull[str]:
-    return HeldPull(("T", queue_id), at, deadline_ms, link, name)
+def pull(name: str, queue_id: int = 0, at: int = 5, deadline_ms: int = 100, connection: str = "a") -> HeldPull[str]:
+    return HeldPull(("T", queue_id), at, deadline_ms, connection, name)
 
 
 def names(pulls: list[HeldPull[str]]) -> list[str]:
@@ -44,7 +44,7 @@ def test_the_recheck_wakes_whoever_has_seen_something_it_did_not_want() -> None:
     """Goal: a filtered consumer makes progress although nothing matches."""
     held: HeldPulls[str] = HeldPulls()
     moved = pull("moved")
-    moved.seen_to = 8
+    moved.scan_offset = 8
     held.hold(moved)
     held.hold(pull("still", at=8))
     assert held.on_append(("T", 0), 8) == []
@@ -54,7 +54,7 @@ def test_the_recheck_wakes_whoever_has_seen_something_it_did_not_want() -> None:
 def test_a_lost_connection_takes_its_pulls_along() -> None:
     held: HeldPulls[str] = HeldPulls()
     held.hold(pull("a"))
-    held.hold(pull("b", link="b"))
+    held.hold(pull("b", connection="b"))
     held.on_disconnect("a")
     held.on_disconnect("nobody")
     assert names(held.release_all()) == ["b"]
@@ -65,23 +65,23 @@ def test_a_lost_connection_takes_its_pulls_along() -> None:
 def test_nobody_is_forgotten_and_nobody_wakes_twice(events: list[tuple[int, int, int, str]]) -> None:
     held: HeldPulls[str] = HeldPulls()
     waiting: dict[str, HeldPull[str]] = {}
-    for number, (what, queue_id, value, link) in enumerate(events):
+    for number, (what, queue_id, value, connection) in enumerate(events):
         if what <= 1:
-            fresh = pull(str(number), queue_id, at=value, deadline_ms=value, link=link)
+            fresh = pull(str(number), queue_id, at=value, deadline_ms=value, connection=connection)
             held.hold(fresh)
             waiting[fresh.payload] = fresh
             continue
         if what == 2:
             woken, right = (
                 held.on_append(("T", queue_id), value),
-                {name for name, one in waiting.items() if one.queue[1] == queue_id and one.seen_to < value},
+                {name for name, one in waiting.items() if one.queue[1] == queue_id and one.scan_offset < value},
             )
         elif what == 3:
             woken, right = held.on_deadline(value), {name for name, one in waiting.items() if one.deadline_ms <= value}
         else:
-            held.on_disconnect(link)
+            held.on_disconnect(connection)
             woken, right = [], set()
-            waiting = {name: one for name, one in waiting.items() if one.link != link}
+            waiting = {name: one for name, one in waiting.items() if one.connection != connection}
         assert set(names(woken)) == right
         assert len(woken) == len(right)
         for name in right:

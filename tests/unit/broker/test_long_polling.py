@@ -27,7 +27,7 @@ class Served:
     def __call__(self, pull: HeldPull[int], last: bool) -> bool:
         self._clock.advance(1)
         if not last and self._keeps(pull.payload):
-            pull.seen_to += 1
+            pull.scan_offset += 1
             return False
         self.numbers.append(pull.payload)
         return True
@@ -36,7 +36,7 @@ class Served:
 def polling_of(clock: ManualClock, served: Serve[int]) -> LongPolling[int]:
     polling: LongPolling[int] = LongPolling(clock, lambda queue: 0, served, held_max=lambda: COUNT)
     for number in range(COUNT):
-        assert polling.hold(HeldPull(QUEUE, 0, 60_000, link=number, payload=number))
+        assert polling.hold(HeldPull(QUEUE, 0, 60_000, connection=number, payload=number))
     return polling
 
 

@@ -42,7 +42,7 @@ class Group:
 def test_the_first_change_is_told_at_once() -> None:
     """Goal: in a quiet group nobody waits for a pause."""
     group = Group(2)
-    group.notices.tell("g")
+    group.notices.notify("g")
     assert [link.told for link in group.links] == [[(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, "g")]] * 2
 
 
@@ -50,7 +50,7 @@ def test_changes_in_a_pause_are_told_once_when_it_is_over() -> None:
     """Goal: a thousand members that join at once cost thousands of requests, not millions; the last change is told."""
     group = Group(1_000)
     for _ in range(1_000):
-        group.notices.tell("g")
+        group.notices.notify("g")
     assert len(group.links[0].told) == 1
     group.links.append(Link())
     assert group.end_pause() == 1.0
@@ -61,26 +61,26 @@ def test_changes_in_a_pause_are_told_once_when_it_is_over() -> None:
 def test_a_pause_without_a_change_ends_quietly() -> None:
     """Goal: nothing is told twice, and the next change is told at once again."""
     group = Group(1)
-    group.notices.tell("g")
+    group.notices.notify("g")
     group.end_pause()
     assert not group.timers
     assert len(group.links[0].told) == 1
-    group.notices.tell("g")
+    group.notices.notify("g")
     assert len(group.links[0].told) == 2
 
 
 def test_groups_pause_for_themselves() -> None:
     """Goal: a busy group does not delay another."""
     group = Group(1)
-    group.notices.tell("a")
-    group.notices.tell("b")
+    group.notices.notify("a")
+    group.notices.notify("b")
     assert [name for _, name in group.links[0].told] == ["a", "b"]
 
 
 def test_a_new_group_is_told_a_little_later() -> None:
     """Goal: whoever asked for its retry topic's route after the heartbeat is told to look again."""
     group = Group(1)
-    group.notices.tell_soon("g")
+    group.notices.notify_later("g")
     assert not group.links[0].told
     group.end_pause()
     assert len(group.links[0].told) == 1

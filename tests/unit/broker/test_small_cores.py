@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketq.broker.groups.assignment import allocate
+from rocketq.broker.groups.assignment_handlers import allocate
 from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.groups.queue_locks import QueueLocks
-from rocketq.broker.pull.tag_filter import is_tag_filter, subscription_of, tag_codes
+from rocketq.broker.pull.filters import is_tag_filter, subscription_of, tag_codes
 from rocketq.filter import BadExpressionError, parse_tags
 from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.offsets import ConsumerOffsets

@@ -55,7 +55,7 @@ def test_settled_ones_are_not_held_and_the_last_outcomes_are_remembered() -> Non
     ledger = TransactionLedger(recent_max=2)
     for root in range(4):
         ledger.opened(transaction(root))
-        ledger.settled(root, Outcome.COMMITTED if root % 2 else Outcome.ROLLED_BACK)
+        ledger.completed(root, Outcome.COMMITTED if root % 2 else Outcome.ROLLED_BACK)
     assert len(ledger) == 0
     assert [ledger.outcome(root) for root in range(4)] == [None, None, Outcome.ROLLED_BACK, Outcome.COMMITTED]
 
@@ -68,8 +68,8 @@ def test_the_floor_is_the_lowest_newest_copy() -> None:
     assert ledger.half_floor(10) == 7
     ledger.opened(transaction(7, at=10))
     assert ledger.half_floor(11) == 8
-    ledger.settled(8, Outcome.COMMITTED)
-    ledger.settled(9, Outcome.COMMITTED)
+    ledger.completed(8, Outcome.COMMITTED)
+    ledger.completed(9, Outcome.COMMITTED)
     assert ledger.half_floor(11) == 10
     assert [one.root for one in ledger] == [7]
 

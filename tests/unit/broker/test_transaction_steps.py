@@ -14,7 +14,7 @@ from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction.half_messages import Half
 from rocketq.broker.transaction.ledger import HELD_BACK_MAX, CheckRules
 from rocketq.broker.transaction.message_log import TransactionLog
-from rocketq.broker.transaction.service import Decision, Refused, Transactions
+from rocketq.broker.transaction.service import Decision, RejectedDecisionError, Transactions
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.flags import TransactionState
@@ -58,7 +58,7 @@ class Bench:
         self.tx.decide(Decision("pg", *handle, state))
 
     def round(self) -> list[Any]:
-        return [check for root in self.tx.begin_round() if (check := self.tx.check(root)) is not None]
+        return [check for root in self.tx.start_round() if (check := self.tx.check(root)) is not None]
 
     def bodies(self, topic: str) -> list[bytes]:
         return [record.body for record in self.store.of_topic(topic)]
@@ -88,7 +88,7 @@ def test_a_commit_cut_short_by_a_crash_is_found_and_finished() -> None:
         if first == "decision":
             bench.decide(handle, COMMIT)
         elif first == "opposite":
-            with pytest.raises(Refused, match="committed before"):
+            with pytest.raises(RejectedDecisionError, match="committed before"):
                 bench.decide(handle, ROLLBACK)
         else:
             bench.clock.advance(10_000)
@@ -107,7 +107,7 @@ def test_without_a_whole_index_the_real_queue_is_read() -> None:
     bench = Bench(bench.store)
     for handle, kept, refused in ((handles[0], COMMIT, ROLLBACK), (handles[1], ROLLBACK, COMMIT)):
         bench.decide(handle, kept)
-        with pytest.raises(Refused):
+        with pytest.raises(RejectedDecisionError):
             bench.decide(handle, refused)
     bench.decide(handles[2], COMMIT)
     assert len(bench.bodies("T")) == 2
@@ -122,7 +122,7 @@ def test_a_deleted_half_is_forgotten_with_a_word_in_the_log(caplog: pytest.LogCa
     assert [check.unique_key for check in bench.round()] == ["U2"]
     assert len(bench.tx.ledger) == 1
     assert "deleted undecided" in caplog.text
-    with pytest.raises(Refused, match="no half message"):
+    with pytest.raises(RejectedDecisionError, match="no half message"):
         bench.decide(first, COMMIT)
 
 
@@ -162,10 +162,10 @@ def test_a_store_without_room_owes_nothing_in_the_end() -> None:
     bench.decide(handle, COMMIT)
     bench.decide(handle, COMMIT)
     assert (bench.bodies("T"), bench.bodies(OP)) == ([b"body"], [])
-    bench.tx.keep_floors(bench.store.end, bench.store.end)
+    bench.tx.save_floors(bench.store.end, bench.store.end)
     assert bench.offsets.get(GROUP, HALF, 0) is None
     bench.store.append, bench.store.full = append, False  # type: ignore[method-assign]
-    bench.tx.begin_round()
+    bench.tx.start_round()
     assert bench.bodies(OP) == [b"0"]
 
 
@@ -177,10 +177,10 @@ def test_floors_are_kept_once_the_log_is_safe_that_far() -> None:
     bench.clock.advance(6_000)
     bench.round()  # the first half has moved
     unsafe_to = bench.store.safe_to
-    bench.tx.keep_floors(bench.store.end, unsafe_to)
+    bench.tx.save_floors(bench.store.end, unsafe_to)
     assert bench.offsets.get(GROUP, HALF, 0) is None
     bench.store.flush()
-    bench.tx.keep_floors(bench.store.end, bench.store.safe_to)
+    bench.tx.save_floors(bench.store.end, bench.store.safe_to)
     assert (bench.offsets.get(GROUP, HALF, 0), bench.offsets.get(GROUP, OP, 0)) == (2, 2)
     again = Bench(bench.store, bench.offsets)
     assert [(one.root, one.checks) for one in again.tx.ledger] == [(0, 1)]
@@ -198,7 +198,7 @@ def test_a_commit_the_store_refuses_leaves_the_transaction_open() -> None:
     handle = bench.half()
     bench.store.full = True
     for state in (COMMIT, ROLLBACK):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RejectedDecisionError) as refused:
             bench.decide(handle, state)
         assert refused.value.append is AppendStatus.SERVICE_NOT_AVAILABLE
     bench.store.full = False

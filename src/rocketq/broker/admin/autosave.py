@@ -10,8 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.pull.consumer_filters import ConsumerFilters, table_of
 from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies import Body
+from rocketq.protocol.bodies.groups import ConsumerFilterTable
 from rocketq.protocol.fastjson import to_bytes
 from rocketq.runtime.slices import collect
 from rocketq.store import StateFile, StateFiles
@@ -34,10 +36,10 @@ class _Table(NamedTuple):
     state: Callable[[], Body]
 
 
-class StateKeeper:
+class TableAutosave:
     """Changes made while a table is written are written together next.
 
-    `changes` counts those of topics and groups; who made one and waits for `settle` has it on disk.
+    `changes` counts those of topics and groups; who made one and waits for `wait_saved` has it on disk.
     """
 
     def __init__(self, files: StateFiles, topics: TopicTable, groups: GroupTable, offsets: OffsetTable) -> None:
@@ -48,10 +50,10 @@ class StateKeeper:
         self._saved_offset_changes = 0
         self._saving_offsets = asyncio.Lock()
         self.changes = 0
-        self._settled_changes = 0
+        self._saved_changes = 0
         self._unsaved: set[_Table] = set()
         self._saving: asyncio.Task[None] | None = None
-        self._told = ""
+        self._last_failure = ""
 
     def load(self) -> None:
         """DamagedStateError when a file and its backup cannot be read: nothing is served then."""
@@ -60,22 +62,22 @@ class StateKeeper:
         self._groups.load(self._files.groups.load())
         topics = _Table(self._files.topics, self._topics.snapshot)
         groups = _Table(self._files.groups, self._groups.snapshot)
-        self._topics.listeners.append(partial(self._note, topics))
-        self._groups.listeners.append(partial(self._note, groups))
+        self._topics.listeners.append(partial(self._on_change, topics))
+        self._groups.listeners.append(partial(self._on_change, groups))
 
     # topics and groups
 
     @property
-    def is_settled(self) -> bool:
-        return self._settled_changes >= self.changes
+    def is_saved(self) -> bool:
+        return self._saved_changes >= self.changes
 
-    async def settle(self) -> None:
+    async def wait_saved(self) -> None:
         """Returns when every change so far is on disk; raises what keeps one from getting there."""
         target = self.changes
-        while self._settled_changes < target:
+        while self._saved_changes < target:
             await asyncio.shield(self._save_soon())  # the next change must not wait for who gave up waiting
 
-    def _note(self, table: _Table) -> None:
+    def _on_change(self, table: _Table) -> None:
         self.changes += 1
         self._unsaved.add(table)
         self._save_soon()
@@ -97,7 +99,7 @@ class StateKeeper:
         except BaseException:
             self._unsaved |= unsaved
             raise
-        self._settled_changes = upto
+        self._saved_changes = upto
 
     def _saved(self, task: asyncio.Task[None]) -> None:
         if self._saving is task:
@@ -105,18 +107,18 @@ class StateKeeper:
         if task.cancelled():
             return
         if (failure := task.exception()) is not None:  # it is tried again at the next change, and regularly
-            self._tell(failure)
+            self._log_failure(failure)
         else:
-            self._told = ""
-            if not self.is_settled:
+            self._last_failure = ""
+            if not self.is_saved:
                 self._save_soon()
 
-    def _tell(self, failure: BaseException) -> None:
+    def _log_failure(self, failure: BaseException) -> None:
         """A full disk in one line, and not again until a save has worked."""
         if not isinstance(failure, OSError):
             log.error("topics or groups could not be saved", exc_info=failure)
-        elif self._told != str(failure):
-            self._told = str(failure)
+        elif self._last_failure != str(failure):
+            self._last_failure = str(failure)
             log.error("topics or groups could not be saved, it is tried again: %s", failure)
 
     # regularly, and at the end
@@ -124,7 +126,7 @@ class StateKeeper:
     async def save(self) -> None:
         """Whatever is new."""
         try:
-            await self.settle()
+            await self.wait_saved()
         finally:
             await self._save_offsets()
 
@@ -135,3 +137,23 @@ class StateKeeper:
                 return
             await save_in_slices(self._files.consumer_offsets, self._offsets.body())
             self._saved_offset_changes = changes
+
+
+class FilterAutosave:
+    def __init__(self, file: StateFile[ConsumerFilterTable], filters: ConsumerFilters) -> None:
+        self._file = file
+        self._filters = filters
+        self._saved_changes = 0
+        self._saving = asyncio.Lock()
+
+    def load(self, now_ms: int) -> None:
+        """DamagedStateError when the file and its backup cannot be read."""
+        self._filters.load(self._file.load(), now_ms)
+
+    async def save(self) -> None:
+        async with self._saving:
+            changes = self._filters.changes
+            if changes != self._saved_changes:
+                kept = await collect(self._filters.each_kept())
+                await save_in_slices(self._file, table_of(kept))
+                self._saved_changes = changes

@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 Job = Callable[[], Awaitable[None] | None]
 
 
-class Timers:
+class PeriodicJobs:
     """Each job has its own task; one that fails is logged and done again next time."""
 
     def __init__(self) -> None:

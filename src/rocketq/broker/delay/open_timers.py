@@ -11,6 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from rocketq.protocol.bodies.stats import TimerMetrics, WaitingCount
+
 Mark = TypeVar("Mark")
 
 
@@ -31,7 +33,7 @@ class OpenTimers(Generic[Mark]):
         self._by_key: dict[str, int] = {}
         self._epoch_of: dict[int, int] = {}
         self._epoch = 0
-        self._unsettled = [0]
+        self._open_counts = [0]
         self._marks: deque[tuple[int, Mark]] = deque()
 
     def __len__(self) -> int:
@@ -40,7 +42,7 @@ class OpenTimers(Generic[Mark]):
     def add(self, timer: OpenTimer) -> None:
         heapq.heappush(self._heap, timer)
         self._epoch_of[timer.queue_offset] = self._epoch
-        self._unsettled[-1] += 1
+        self._open_counts[-1] += 1
         if timer.key:
             self._by_key[timer.key] = timer.queue_offset
 
@@ -53,14 +55,14 @@ class OpenTimers(Generic[Mark]):
         if queue_offset is None:
             return False
         self._cancelled.add(queue_offset)
-        self._settle(queue_offset)
+        self._complete(queue_offset)
         return True
 
     def next_due_ms(self) -> int | None:
         self._drop_cancelled()
         return self._heap[0].due_ms if self._heap else None
 
-    def take_due(self, now_ms: int) -> OpenTimer | None:
+    def pop_due(self, now_ms: int) -> OpenTimer | None:
         """The first that is due; it stays unsettled until `settle` or `put_back`."""
         self._drop_cancelled()
         return heapq.heappop(self._heap) if self._heap and self._heap[0].due_ms <= now_ms else None
@@ -68,30 +70,53 @@ class OpenTimers(Generic[Mark]):
     def put_back(self, timer: OpenTimer) -> None:
         heapq.heappush(self._heap, timer)
 
-    def settle(self, timer: OpenTimer) -> None:
+    def complete(self, timer: OpenTimer) -> None:
         """Delivered, or given up."""
         if timer.key and self._by_key.get(timer.key) == timer.queue_offset:
             del self._by_key[timer.key]
-        self._settle(timer.queue_offset)
+        self._complete(timer.queue_offset)
 
     def mark(self, mark: Mark) -> None:
         """Everything added so far belongs to this mark or earlier ones."""
         self._marks.append((self._epoch, mark))
         self._epoch += 1
-        self._unsettled.append(0)
+        self._open_counts.append(0)
 
-    def settled_mark(self) -> Mark | None:
+    def completed_mark(self) -> Mark | None:
         """The newest mark all of whose messages are settled, once."""
         found = None
-        while self._marks and self._unsettled[0] == 0:
+        while self._marks and self._open_counts[0] == 0:
             found = self._marks.popleft()[1]
-            del self._unsettled[0]
+            del self._open_counts[0]
         return found
 
-    def _settle(self, queue_offset: int) -> None:
+    def _complete(self, queue_offset: int) -> None:
         epoch = self._epoch_of.pop(queue_offset)
-        self._unsettled[epoch - self._epoch - 1] -= 1
+        self._open_counts[epoch - self._epoch - 1] -= 1
 
     def _drop_cancelled(self) -> None:
         while self._heap and self._heap[0].queue_offset in self._cancelled:
             self._cancelled.discard(heapq.heappop(self._heap).queue_offset)
+
+
+class WaitingCounts:
+    """Time comes in as an argument."""
+
+    def __init__(self, saved: TimerMetrics | None = None) -> None:
+        saved = saved or TimerMetrics()
+        self._topics = {topic: one for topic, one in saved.topics.items() if one.count > 0}
+        self._version = saved.data_version
+        self._changed = False
+
+    def add(self, topic: str, count: int, now_ms: int) -> None:
+        """So many more, or fewer; never fewer than none."""
+        known = self._topics.get(topic)
+        waiting = max(0, (0 if known is None else known.count) + count)
+        self._topics[topic] = WaitingCount(count=waiting, changed_ms=now_ms)
+        self._changed = True
+
+    def table(self, now_ms: int) -> TimerMetrics:
+        """What there is now; under a new version when it changed since it was asked for."""
+        if self._changed:
+            self._version, self._changed = self._version.next(now_ms), False
+        return TimerMetrics(data_version=self._version, topics=dict(sorted(self._topics.items())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocketq.broker.admin.settings import Settings
-from rocketq.broker.delay import recall_handlers, timer_handlers
+from rocketq.broker.delay import timer_handlers
 from rocketq.broker.delay.level_service import DelayService
 from rocketq.broker.delay.timer_service import TimerService
 from rocketq.broker.stats.broker_stats import BrokerStats
@@ -29,12 +29,10 @@ class DelaySubsystem:
         self._settings = settings
         self.levels = DelayService(store, offset_file, stats, clock, may_deliver=may_deliver)
         self.timers = TimerService(store, stats, clock, may_deliver=may_deliver)
-        self._recalls = recall_handlers.RecallPorts(settings, self.timers, store, clock)
-        self._timers = timer_handlers.TimerPorts(settings, self.timers)
+        self._ports = timer_handlers.TimerPorts(settings, self.timers, store, clock)
 
     def attach(self, registry: Registry) -> None:
-        recall_handlers.handlers.bind(registry, self._recalls)
-        timer_handlers.handlers.bind(registry, self._timers)
+        timer_handlers.handlers.bind(registry, self._ports)
 
     def start(self) -> None:
         """Deliver; only a master does."""

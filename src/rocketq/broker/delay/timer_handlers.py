@@ -1,4 +1,4 @@
-"""How far the timer wheel is and what waits in it: what slaves of 5.x and operators ask."""
+"""Requests about timers: progress of the wheel, counts of waiting messages, and recalls by producers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,24 @@ from dataclasses import dataclass
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.delay.timer_service import TimerService
+from rocketq.errors import RemoteProtocolError
+from rocketq.model import NewMessage
 from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.handles import RecallHandle
+from rocketq.protocol.headers.send import RecallRequest, RecallResponse
+from rocketq.protocol.names import TIMER_TOPIC, Property
+from rocketq.protocol.properties import decode_properties, encode_properties
 from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.runtime.clock import Clock
+from rocketq.store import StoreReader
 
 
 @dataclass(frozen=True, slots=True)
 class TimerPorts:
     settings: Settings
     timer: TimerService
+    store: StoreReader
+    clock: Clock
 
 
 handlers: Handlers[TimerPorts] = Handlers()
@@ -36,3 +46,62 @@ def _require_wheel(ports: TimerPorts) -> None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker has no timer wheel (timerWheelEnable)")
     if ports.timer.is_closed:
         raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is stopping")
+
+
+@handlers.on(RequestCode.RECALL_MESSAGE)
+def recall(request: Request[RecallRequest], ports: TimerPorts) -> Reply:
+    """Success means that it will not be delivered; again for one that was taken back before."""
+    config = ports.settings.config
+    if not config.recall_enabled or not config.timer_enabled:
+        raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no message back (recallMessageEnable)")
+    if ports.timer.is_closed:
+        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is stopping")
+    try:
+        handle = RecallHandle.decode(request.header.handle)
+    except RemoteProtocolError as error:
+        raise Refusal(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+    _check(handle, request.header.topic, ports)
+    failure = ports.timer.recall(_order(handle, ports))
+    if failure is not None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, failure)
+    return Reply(header=RecallResponse(message_id=handle.unique_key))
+
+
+def _check(handle: RecallHandle, topic: str, ports: TimerPorts) -> None:
+    name = ports.settings.config.name
+    if handle.topic != topic:
+        raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"the handle is of topic {handle.topic}, not {topic}")
+    if handle.broker_name != name:
+        raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"the message is at broker {handle.broker_name}, not {name}")
+    if ports.store.config.index_enabled and not _was_stored(handle, ports.store):
+        raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"no message {handle.unique_key} of {topic} has a timer here")
+    if not ports.timer.can_recall(handle.slot_ms, key_of(handle)):
+        raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"message {handle.unique_key} of {topic} is delivered already")
+
+
+def _was_stored(handle: RecallHandle, store: StoreReader) -> bool:
+    found = store.query(TIMER_TOPIC, handle.unique_key, count_max=64)
+    wanted = {Property.REAL_TOPIC: handle.topic, Property.TIMER_OUT_MS: str(handle.slot_ms)}
+    return any(wanted.items() <= decode_properties(record.properties).items() for record in found.records)
+
+
+def key_of(handle: RecallHandle) -> str:
+    return f"{handle.topic}+{handle.unique_key}"
+
+
+def _order(handle: RecallHandle, ports: TimerPorts) -> NewMessage:
+    """The message that takes the other back; it lies in the same second of the wheel."""
+    properties = {
+        Property.TIMER_DELETES: key_of(handle),
+        Property.TIMER_OUT_MS: str(handle.slot_ms),
+        Property.REAL_TOPIC: handle.topic,
+        Property.REAL_QUEUE_ID: "0",
+    }
+    return NewMessage(
+        topic=TIMER_TOPIC,
+        queue_id=0,
+        body=b"0",
+        properties=encode_properties(properties),
+        born_ms=ports.clock.now_ms(),
+        born_host=ports.store.config.store_host,
+    )

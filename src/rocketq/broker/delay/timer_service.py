@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from rocketq.broker.admin.autosave import save_in_slices
-from rocketq.broker.delay.open_timers import OpenTimer, OpenTimers
-from rocketq.broker.delay.timer_metrics import WaitingCounts
+from rocketq.broker.delay.open_timers import OpenTimer, OpenTimers, WaitingCounts
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.errors import DamagedStateError
 from rocketq.model import NewMessage
@@ -121,7 +120,7 @@ class TimerService:
         if self._caught_up:  # after a crash, what takes a message back must be known before the message is delivered
             busy |= self._open_second(now_ms)
             busy |= self._deliver(now_ms)
-        mark = self._open.settled_mark()
+        mark = self._open.completed_mark()
         if mark is not None:
             self._timers.settled(mark)
         for count in self._redeliverer.take_counts():
@@ -195,7 +194,7 @@ class TimerService:
         if now_ms < self._retry_ms:
             return False
         for _ in range(BATCH):
-            timer = self._open.take_due(now_ms)
+            timer = self._open.pop_due(now_ms)
             if timer is None:
                 return False
             if timer.rolls:
@@ -209,7 +208,7 @@ class TimerService:
                 self._retry_ms = now_ms + RETRY_MS
                 log.warning("delivery of messages with a timer waits: %s", failure)
                 return False
-            self._open.settle(timer)
+            self._open.complete(timer)
         return True
 
     def _roll(self, timer: OpenTimer) -> str | None:

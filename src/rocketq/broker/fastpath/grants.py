@@ -15,7 +15,7 @@ from rocketq.broker.pipeline.admission import (
     admit_send,
 )
 from rocketq.broker.pipeline.answer_templates import Templates
-from rocketq.broker.pull.tag_filter import is_tag_filter, subscription_of, tag_codes
+from rocketq.broker.pull.filters import is_tag_filter, subscription_of, tag_codes
 from rocketq.filter import BadExpressionError
 from rocketq.kernel.admission import Grant, PullGrant, SendGrant
 from rocketq.kernel.queue_units import QueueTail

@@ -24,31 +24,31 @@ _SLAVE_CODES: Final = {
 }
 
 
-class Link(Protocol):
+class AnswerTarget(Protocol):
     """Whoever gets answers, a connection or what stands for one; when it is closed it takes none."""
 
     def write(self, data: bytes) -> None: ...
 
 
-LinkT = TypeVar("LinkT")
-Parts = Sequence[tuple[LinkT, bytes]]
+TargetT = TypeVar("TargetT")
+Parts = Sequence[tuple[TargetT, bytes]]
 
 
 @dataclass(slots=True)
-class HeldAnswer(Generic[LinkT]):
+class HeldAnswer(Generic[TargetT]):
     """Bytes for some peers, to `count` requests, good once the log is safe up to `log_end`."""
 
     log_end: int
     deadline_ms: int
-    parts: Parts[LinkT]
+    parts: Parts[TargetT]
     count: int
 
 
-class HeldAnswers(Generic[LinkT]):
+class HeldAnswers(Generic[TargetT]):
     """In the order of their positions, which is the order they come in. Whoever is returned is no longer held."""
 
     def __init__(self) -> None:
-        self._held: deque[HeldAnswer[LinkT]] = deque()
+        self._held: deque[HeldAnswer[TargetT]] = deque()
         self.count = 0
         """How many requests wait."""
 
@@ -56,31 +56,31 @@ class HeldAnswers(Generic[LinkT]):
         return bool(self._held)
 
     @property
-    def first(self) -> HeldAnswer[LinkT]:
+    def first(self) -> HeldAnswer[TargetT]:
         return self._held[0]
 
-    def hold(self, answer: HeldAnswer[LinkT]) -> None:
+    def hold(self, answer: HeldAnswer[TargetT]) -> None:
         self._held.append(answer)
         self.count += answer.count
 
-    def reached(self, log_offset: int) -> list[HeldAnswer[LinkT]]:
+    def reached(self, log_offset: int) -> list[HeldAnswer[TargetT]]:
         """The log is safe up to here."""
         due = []
         while self._held and self._held[0].log_end <= log_offset:
             due.append(self._pop())
         return due
 
-    def late(self, now_ms: int) -> list[HeldAnswer[LinkT]]:
+    def late(self, now_ms: int) -> list[HeldAnswer[TargetT]]:
         """Those that have waited long enough."""
         due = []
         while self._held and self._held[0].deadline_ms <= now_ms:
             due.append(self._pop())
         return due
 
-    def all(self) -> list[HeldAnswer[LinkT]]:
+    def all(self) -> list[HeldAnswer[TargetT]]:
         return [self._pop() for _ in range(len(self._held))]
 
-    def _pop(self) -> HeldAnswer[LinkT]:
+    def _pop(self) -> HeldAnswer[TargetT]:
         answer = self._held.popleft()
         self.count -= answer.count
         return answer
@@ -100,8 +100,8 @@ class AnswerGate:
         self._dispatcher = dispatcher
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._held: HeldAnswers[Link] = HeldAnswers()
-        self._for_disk: HeldAnswers[Link] = HeldAnswers()
+        self._held: HeldAnswers[AnswerTarget] = HeldAnswers()
+        self._for_disk: HeldAnswers[AnswerTarget] = HeldAnswers()
         self._notified = False
         self._lost = False
         self._asked: dict[FlushGate, int] = {}
@@ -113,7 +113,7 @@ class AnswerGate:
         """How many requests wait."""
         return self._held.count + self._for_disk.count
 
-    def hold(self, parts: Parts[Link], count: int, log_end: int) -> None:
+    def hold(self, parts: Parts[AnswerTarget], count: int, log_end: int) -> None:
         """Send these answers to `count` requests once everything up to `log_end` is acknowledged."""
         store, held = self._store, self._held
         slaves = store.replica_gate
@@ -198,7 +198,7 @@ class AnswerGate:
         self._fail(self._held.late(now_ms), self._for_disk.late(now_ms))
         self._ask()
 
-    def _fail(self, answers: list[HeldAnswer[Link]], for_disk: list[HeldAnswer[Link]]) -> None:
+    def _fail(self, answers: list[HeldAnswer[AnswerTarget]], for_disk: list[HeldAnswer[AnswerTarget]]) -> None:
         """Whatever else is missing, a slave's word is what is told."""
         reason = self._store.refusal or "the disk did not take the message in time"
         slaves = self._store.replica_gate
@@ -210,9 +210,9 @@ class AnswerGate:
         _send([*answers, *for_disk])
 
 
-def _send(answers: Sequence[HeldAnswer[Link]]) -> None:
+def _send(answers: Sequence[HeldAnswer[AnswerTarget]]) -> None:
     """One write for each peer."""
-    by_peer: dict[Link, bytes] = {}
+    by_peer: dict[AnswerTarget, bytes] = {}
     for answer in answers:
         for link, data in answer.parts:
             by_peer[link] = by_peer[link] + data if link in by_peer else data
@@ -220,11 +220,11 @@ def _send(answers: Sequence[HeldAnswer[Link]]) -> None:
         link.write(data)
 
 
-def _without_slave(parts: Parts[Link], status: AppendStatus) -> Parts[Link]:
+def _without_slave(parts: Parts[AnswerTarget], status: AppendStatus) -> Parts[AnswerTarget]:
     return _with_code(parts, _SLAVE_CODES[status], SLAVE_REASONS[status])
 
 
-def _with_code(parts: Parts[Link], code: ResponseCode, reason: str) -> Parts[Link]:
+def _with_code(parts: Parts[AnswerTarget], code: ResponseCode, reason: str) -> Parts[AnswerTarget]:
     """The same answers, of messages that are stored but not as safe as they should be."""
     return [
         (

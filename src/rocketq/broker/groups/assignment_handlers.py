@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from rocketq.broker.admin.settings import Settings
-from rocketq.broker.groups.assignment import allocate
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.topics.table import TopicTable
@@ -25,6 +24,39 @@ from rocketq.protocol.flags import MessageModel, Perm, RequestMode
 from rocketq.protocol.names import RETRY_PREFIX
 from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.runtime.slices import collect
+
+Strategy = Callable[[Sequence[MessageQueue], int, int], list[MessageQueue]]
+"""Sorted queues, the consumer's place among the sorted consumers, how many consumers there are."""
+
+
+def allocate(
+    strategy: str | None, queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
+) -> tuple[MessageQueue, ...] | None:
+    """The consumer's queues; None for a strategy we do not know, or a consumer that is not one of the group."""
+    rule = STRATEGIES.get(strategy or "AVG")
+    if rule is None:
+        return None
+    clients = sorted(client_ids)
+    if client_id not in clients:
+        return None
+    ordered = sorted(queues, key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))
+    return tuple(rule(ordered, clients.index(client_id), len(clients)))
+
+
+def _average(queues: Sequence[MessageQueue], place: int, count: int) -> list[MessageQueue]:
+    """Neighbouring queues; the first consumers get one more where they do not come out even."""
+    share, rest = divmod(len(queues), count)
+    start = place * share + min(place, rest)
+    return list(queues[start : start + share + (1 if place < rest else 0)])
+
+
+def _circle(queues: Sequence[MessageQueue], place: int, count: int) -> list[MessageQueue]:
+    """Dealt out like cards."""
+    return list(queues[place::count])
+
+
+STRATEGIES: dict[str, Strategy] = {"AVG": _average, "AVG_BY_CIRCLE": _circle}
+
 
 FindRoute = Callable[[str], Awaitable[TopicRoute | None]]
 

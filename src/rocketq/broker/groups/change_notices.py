@@ -31,7 +31,7 @@ def push(clients: Iterable[Client], header: Header, body: bytes = b"") -> None:
     command = make_request(header, opaque=0, body=body)
     for client in clients:
         try:
-            client.link.call_oneway(command)
+            client.connection.call_oneway(command)
         except RocketQError as error:
             log.debug("%s was not told (request %d): %s", client.client_id, command.code, error)
 
@@ -49,29 +49,29 @@ class ChangeNotices:
         self._pausing: dict[str, bool] = {}
         """By group, whether it changed since it was told."""
 
-    def tell(self, group: str) -> None:
+    def notify(self, group: str) -> None:
         if group in self._pausing:
             self._pausing[group] = True
             return
         clients = self._members(group)
         push(clients, ConsumersChangedRequest(group=group))
         self._pausing[group] = False
-        self._later(len(clients) * _PAUSE_PER_MEMBER_S, partial(self._go_on, group))
+        self._later(len(clients) * _PAUSE_PER_MEMBER_S, partial(self._end_pause, group))
 
-    def tell_soon(self, group: str) -> None:
+    def notify_later(self, group: str) -> None:
         """Of a group that has just come to be. A Java client that does not know the route of its retry topic looks for
         it when it divides the queues, which is after its first heartbeats, and uses it when it divides them again; one
         of 5.x does that once in a second, and not in its first."""
-        self._later(_NEW_GROUP_S, partial(self.tell, group))
+        self._later(_NEW_GROUP_S, partial(self.notify, group))
 
-    def _go_on(self, group: str) -> None:
+    def _end_pause(self, group: str) -> None:
         if self._pausing.pop(group):
-            self.tell(group)
+            self.notify(group)
 
 
 async def ask(client: Client, header: Header, timeout_ms: int, body: bytes = b"") -> Command:
     """The client's answer; RemotingError when there is none."""
-    return await client.link.call(make_request(header, opaque=0, body=body), timeout_ms)
+    return await client.connection.call(make_request(header, opaque=0, body=body), timeout_ms)
 
 
 def relayed(code: RequestCode, request: Command, body: bytes = b"") -> Command:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
-from rocketq.broker.groups.members import Departures, Link, Member, Roster
-from rocketq.broker.groups.subscription_conflicts import Wishes, conflicts, wishes_of
+from rocketq.broker.groups.members import ConnectionT, Departures, Member, Roster
+from rocketq.broker.pull.filters import is_tag_filter
 from rocketq.protocol.bodies.clients import ConsumerData, Subscription
 from rocketq.protocol.flags import ConsumeFromWhere, ConsumeType, MessageModel
+from rocketq.protocol.names import RETRY_PREFIX
 
 
 @dataclass(slots=True)
@@ -36,19 +37,19 @@ class ConsumerGroup:
         return changed
 
 
-class ConsumerGroups(Generic[Link]):
+class ConsumerGroups(Generic[ConnectionT]):
     """Answers which groups must be notified that their members changed; notifying them is for others. `changed` is
     called when what pulls of a group get is another than before."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._changed = changed
-        self._roster: Roster[Link] = Roster()
+        self._roster: Roster[ConnectionT] = Roster()
         self._groups: dict[str, ConsumerGroup] = {}
-        self._wishes: dict[str, dict[Link, Wishes]] = {}
-        self._told: dict[str, dict[str, tuple[str, ...]]] = {}
-        self._reworded: set[str] = set()
+        self._expressions: dict[str, dict[ConnectionT, Expressions]] = {}
+        self._reported: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._unreported: set[str] = set()
 
-    def heartbeat(self, data: ConsumerData, member: Member[Link]) -> bool:
+    def heartbeat(self, data: ConsumerData, member: Member[ConnectionT]) -> bool:
         """Whether members or topics of the group changed."""
         group = self._groups.get(data.group)
         if group is None:
@@ -57,55 +58,55 @@ class ConsumerGroups(Generic[Link]):
         before = (group.model, dict(group.subscriptions))
         group.consume_type, group.model, group.from_where = data.consume_type, data.model, data.from_where
         joined = self._roster.put(data.group, member)
-        self._wish(data, member.link)
+        self._record_expressions(data, member.connection)
         changed = group.subscribe(data.subscriptions)
         if before != (group.model, group.subscriptions):
             self._changed()
         return changed or joined
 
-    def disagreements(self, data: ConsumerData, link: Link) -> dict[str, tuple[str, ...]]:
+    def disagreements(self, data: ConsumerData, connection: ConnectionT) -> dict[str, tuple[str, ...]]:
         """In what this member would differ from the others of its group, by topic."""
-        wishes, known = wishes_of(data.subscriptions), self._wishes.get(data.group, {})
-        if known.get(link) == wishes and data.group not in self._told:
+        expressions, known = normalized_expressions(data.subscriptions), self._expressions.get(data.group, {})
+        if known.get(connection) == expressions and data.group not in self._reported:
             return {}
-        return conflicts([wishes, *(other for one, other in known.items() if one != link)])
+        return conflicts([expressions, *(other for one, other in known.items() if one != connection)])
 
     def conflicts(self, group: str) -> dict[str, tuple[str, ...]]:
         """What members of a group want differently, by topic."""
-        return conflicts(self._wishes.get(group, {}).values())
+        return conflicts(self._expressions.get(group, {}).values())
 
     def is_new_conflict(self, group: str) -> bool:
         """Whether the members' differences are others than when this was asked last."""
-        if group not in self._reworded:
+        if group not in self._unreported:
             return False
-        self._reworded.discard(group)
+        self._unreported.discard(group)
         found = self.conflicts(group)
-        before = self._told.pop(group, {})
+        before = self._reported.pop(group, {})
         if found:
-            self._told[group] = found
+            self._reported[group] = found
         return bool(found) and found != before
 
-    def _wish(self, data: ConsumerData, link: Link) -> None:
-        wishes, known = wishes_of(data.subscriptions), self._wishes.setdefault(data.group, {})
-        if known.get(link) == wishes:
+    def _record_expressions(self, data: ConsumerData, connection: ConnectionT) -> None:
+        expressions, known = normalized_expressions(data.subscriptions), self._expressions.setdefault(data.group, {})
+        if known.get(connection) == expressions:
             return
-        agreed = data.group not in self._told and data.group not in self._reworded
-        if link in known or not agreed or next(iter(known.values()), None) != wishes:
-            self._reworded.add(data.group)  # else all agree as before, without asking each of thousands
-        known[link] = wishes
+        agreed = data.group not in self._reported and data.group not in self._unreported
+        if connection in known or not agreed or next(iter(known.values()), None) != expressions:
+            self._unreported.add(data.group)  # else all agree as before, without asking each of thousands
+        known[connection] = expressions
 
-    def leave(self, group: str, link: Link) -> bool:
+    def leave(self, group: str, connection: ConnectionT) -> bool:
         """Whether it was a member."""
-        left = self._roster.remove(group, link)
+        left = self._roster.remove(group, connection)
         self._forget_empty(group)
         return left
 
-    def disconnect(self, link: Link) -> list[str]:
-        groups = self._roster.disconnect(link)
+    def disconnect(self, connection: ConnectionT) -> list[str]:
+        groups = self._roster.disconnect(connection)
         self._forget_empty(*groups)
         return groups
 
-    def expire(self, heard_before_ms: int) -> Departures[Link]:
+    def expire(self, heard_before_ms: int) -> Departures[ConnectionT]:
         gone = self._roster.expire(heard_before_ms)
         self._forget_empty(*gone.groups)
         return gone
@@ -113,10 +114,10 @@ class ConsumerGroups(Generic[Link]):
     def get(self, group: str) -> ConsumerGroup | None:
         return self._groups.get(group)
 
-    def members(self, group: str) -> list[Member[Link]]:
+    def members(self, group: str) -> list[Member[ConnectionT]]:
         return self._roster.members(group)
 
-    def client(self, group: str, client_id: str) -> Member[Link] | None:
+    def client(self, group: str, client_id: str) -> Member[ConnectionT] | None:
         return self._roster.client(client_id, group)
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
@@ -129,14 +130,46 @@ class ConsumerGroups(Generic[Link]):
 
     def _forget_empty(self, *groups: str) -> None:
         for group in groups:
-            present = {member.link for member in self._roster.members(group)}
-            self._wishes[group] = {
-                link: wishes for link, wishes in self._wishes.get(group, {}).items() if link in present
+            present = {member.connection for member in self._roster.members(group)}
+            self._expressions[group] = {
+                connection: expressions
+                for connection, expressions in self._expressions.get(group, {}).items()
+                if connection in present
             }
-            self._reworded.add(group)
+            self._unreported.add(group)
             if not present:
-                self._reworded.discard(group)
+                self._unreported.discard(group)
                 if self._groups.pop(group, None) is not None:
                     self._changed()
-                self._wishes.pop(group, None)
-                self._told.pop(group, None)
+                self._expressions.pop(group, None)
+                self._reported.pop(group, None)
+
+
+Expressions = Mapping[str, str]
+"""By topic, what of it is wanted."""
+NOTHING = "-"
+
+
+def normalized_expressions(subscriptions: Iterable[Subscription]) -> dict[str, str]:
+    """What a member wants, in a form that is equal for equal expressions. Retries are everybody's own affair."""
+    return {one.topic: _form(one) for one in subscriptions if not one.topic.startswith(RETRY_PREFIX)}
+
+
+def _form(subscription: Subscription) -> str:
+    expression = subscription.expression or "*"
+    if not is_tag_filter(subscription.expression_type):
+        return f"{subscription.expression_type} {expression.strip()}"
+    tags = sorted({tag.strip() for tag in expression.split("||")} - {""})
+    return " || ".join(tags)
+
+
+def conflicts(expressions_by_member: Iterable[Expressions]) -> dict[str, tuple[str, ...]]:
+    """By topic, the different things that members want of it; a topic all agree on is left out."""
+    members = list(expressions_by_member)
+    topics = {topic for expressions in members for topic in expressions}
+    found = {topic: {expressions.get(topic, NOTHING) for expressions in members} for topic in topics}
+    return {topic: tuple(sorted(kinds)) for topic, kinds in sorted(found.items()) if len(kinds) > 1}
+
+
+def describe(found: Mapping[str, tuple[str, ...]]) -> str:
+    return "; ".join(f"{topic}: {' against '.join(kinds)}" for topic, kinds in found.items())

@@ -8,14 +8,11 @@ from functools import partial
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.change_notices import ChangeNotices, Client
-from rocketq.broker.groups.consumer_groups import ConsumerGroups
-from rocketq.broker.groups.members import Member
-from rocketq.broker.groups.producer_groups import ProducerGroups
-from rocketq.broker.groups.subscription_conflicts import describe
+from rocketq.broker.groups.consumer_groups import ConsumerGroups, describe
+from rocketq.broker.groups.members import Member, ProducerGroups
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
-from rocketq.broker.pull.filters import compile_checked
-from rocketq.broker.pull.tag_filter import is_tag_filter
+from rocketq.broker.pull.filters import compile_checked, is_tag_filter
 from rocketq.broker.topics.table import TopicTable
 from rocketq.filter import BadExpressionError, parse_tags
 from rocketq.protocol.bodies import clients as bodies
@@ -69,7 +66,7 @@ def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -
     if group is not None and is_new:
         sys_flag = int(TopicSysFlag.UNIT_SUB) if data.unit_mode else 0
         ports.topics.create_exactly(retry, group.retry_queue_count, now_ms=now_ms, sys_flag=sys_flag)
-    if group is not None and group.is_strict and (found := ports.consumers.disagreements(data, member.link)):
+    if group is not None and group.is_strict and (found := ports.consumers.disagreements(data, member.connection)):
         return f"group {data.group} is strict and its members want something else: {describe(found)}"
     changed = ports.consumers.heartbeat(data, member)
     if ports.consumers.is_new_conflict(data.group):
@@ -77,7 +74,7 @@ def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -
         log.warning("members of group %s want different things: %s", data.group, describe(found))
     ports.filters.register(data.group, data.subscriptions, now_ms)
     if changed and config.notify_changes and (group is None or group.notify_changes):
-        (ports.notices.tell_soon if is_new else ports.notices.tell)(data.group)
+        (ports.notices.notify_later if is_new else ports.notices.notify)(data.group)
     return None
 
 
@@ -90,7 +87,7 @@ def unregister(request: Request[headers.UnregisterClientRequest], ports: Members
     if group and ports.consumers.leave(group, request.connection):
         _note_departure(group, ports)
         if _may_notify(group, ports):
-            ports.notices.tell(group)
+            ports.notices.notify(group)
     return Reply()
 
 
@@ -110,18 +107,18 @@ def disconnected(connection: Connection, ports: MembershipPorts) -> None:
     ports.producers.disconnect(connection)
     for group in ports.consumers.disconnect(connection):
         _note_departure(group, ports)
-        ports.notices.tell(group)
+        ports.notices.notify(group)
 
 
 def expire(ports: MembershipPorts) -> None:
     """Close connections of clients that fell silent, and tell those who stay."""
     heard_before_ms = ports.clock.monotonic_ms() - ports.settings.config.client_life_ms
     producers, consumers = ports.producers.expire(heard_before_ms), ports.consumers.expire(heard_before_ms)
-    for connection in producers.links | consumers.links:
+    for connection in producers.connections | consumers.connections:
         connection.close("its client was not heard of in time")
     for group in consumers.groups:
         _note_departure(group, ports)
-        ports.notices.tell(group)
+        ports.notices.notify(group)
 
 
 @handlers.on(RequestCode.CHECK_CLIENT_CONFIG)
@@ -182,7 +179,7 @@ def all_producers(request: Request[None], ports: MembershipPorts) -> Reply:
 def _producer(member: Client, offset_ms: int) -> bodies.Producer:
     return bodies.Producer(
         client_id=member.client_id,
-        remote_addr=f"/{member.link.peer_addr}",
+        remote_addr=f"/{member.connection.peer_addr}",
         language=member.language.name,
         version=member.version,
         updated_ms=member.updated_ms + offset_ms,
@@ -196,7 +193,7 @@ def _connections(members: list[Client]) -> tuple[bodies.Connection, ...]:
 def _connection(member: Client) -> bodies.Connection:
     return bodies.Connection(
         client_id=member.client_id,
-        addr=member.link.peer_addr,
+        addr=member.connection.peer_addr,
         language=member.language.name,
         version=member.version,
     )

@@ -67,7 +67,7 @@ def _log_offset(message_id: str | None) -> int:
 
 async def _relay(client: Client, command: Command) -> Reply:
     try:
-        answer = await client.link.call(command, RELAY_TIMEOUT_MS)
+        answer = await client.connection.call(command, RELAY_TIMEOUT_MS)
     except RequestTimeoutError:
         remark = f"client {client.client_id} did not answer within {RELAY_TIMEOUT_MS} ms"
         raise Refusal(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None

@@ -8,16 +8,16 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups import (
     assignment_handlers,
     handlers,
-    lock_handlers,
     membership_handlers,
     offset_handlers,
+    queue_locks,
     relay_handlers,
     reset_handlers,
 )
 from rocketq.broker.groups.change_notices import ChangeNotices, Later
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
+from rocketq.broker.groups.members import ProducerGroups
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
-from rocketq.broker.groups.producer_groups import ProducerGroups
 from rocketq.broker.groups.queue_locks import QueueLocks
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
@@ -65,7 +65,7 @@ class GroupSubsystem:
             settings, self.table, self.consumers, self.offsets, self.positions, stats.table, clock
         )
         self._offsets = offset_handlers.OffsetPorts(settings, self.offsets, store)
-        self._locks = lock_handlers.LockPorts(self.locks, clock, may_lock)
+        self._locks = queue_locks.LockPorts(self.locks, clock, may_lock)
         self._relays = relay_handlers.RelayPorts(self.consumers, store)
         self._resets = reset_handlers.ResetPorts(settings, topics, self.table, self.consumers, self.offsets, store)
         self._assignments = assignment_handlers.AssignmentPorts(
@@ -76,7 +76,7 @@ class GroupSubsystem:
         membership_handlers.handlers.bind(registry, self._members)
         handlers.handlers.bind(registry, self._groups)
         offset_handlers.handlers.bind(registry, self._offsets)
-        lock_handlers.handlers.bind(registry, self._locks)
+        queue_locks.handlers.bind(registry, self._locks)
         relay_handlers.handlers.bind(registry, self._relays)
         reset_handlers.handlers.bind(registry, self._resets)
         assignment_handlers.handlers.bind(registry, self._assignments)

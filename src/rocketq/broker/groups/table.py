@@ -53,7 +53,7 @@ class GroupTable:
         self._groups = dict(table.groups)
         self._forbidden = {group: dict(topics) for group, topics in (table.forbidden or {}).items()}
         self.data_version = table.data_version
-        self._tell()
+        self._notify()
 
     def snapshot(self) -> GroupConfigTable:
         forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
@@ -104,8 +104,8 @@ class GroupTable:
 
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self.listeners:
             listener()

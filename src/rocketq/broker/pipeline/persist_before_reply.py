@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from typing import Any
 
-from rocketq.broker.admin.autosave import StateKeeper
+from rocketq.broker.admin.autosave import TableAutosave
 from rocketq.errors import StoreError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
@@ -23,22 +23,22 @@ class PersistBeforeReply:
     of `unshared` change is only persisted.
     """
 
-    def __init__(self, keeper: StateKeeper, shares: Sequence[Share], unshared: Collection[int] = ()) -> None:
-        self._keeper = keeper
+    def __init__(self, autosave: TableAutosave, shares: Sequence[Share], unshared: Collection[int] = ()) -> None:
+        self._autosave = autosave
         self._shares = tuple(shares)
         self._unshared = frozenset(unshared)
 
     def __call__(self, code: int, handler: Handler) -> Handler:
-        keeper, shares = self._keeper, () if code in self._unshared else self._shares
+        autosave, shares = self._autosave, () if code in self._unshared else self._shares
 
         def handle(request: Command, connection: Connection) -> Answer:
-            before = keeper.changes
+            before = autosave.changes
             answer = handler(request, connection)
-            if answer is None or (isinstance(answer, _IMMEDIATE) and keeper.changes == before):
+            if answer is None or (isinstance(answer, _IMMEDIATE) and autosave.changes == before):
                 return answer
             if isinstance(answer, EncodedReply):
                 answer = answer.to_command()
-            return _Saved(answer, keeper, shares, before)
+            return _Saved(answer, autosave, shares, before)
 
         return handle
 
@@ -47,10 +47,10 @@ class _Saved:
     """An answer that waits for the disk first; a late one for both."""
 
     def __init__(
-        self, answer: Command | LateAnswer, keeper: StateKeeper, shares: tuple[Share, ...], before: int
+        self, answer: Command | LateAnswer, autosave: TableAutosave, shares: tuple[Share, ...], before: int
     ) -> None:
         self._answer = answer
-        self._keeper = keeper
+        self._autosave = autosave
         self._shares = shares
         self._before = before
 
@@ -62,12 +62,12 @@ class _Saved:
             self._answer.close()
 
     async def _wait(self) -> Command | Draft | None:
-        keeper = self._keeper
+        autosave = self._autosave
         answer = self._answer if isinstance(self._answer, Command) else await self._answer
         try:
-            await keeper.settle()
-            for share in self._shares if keeper.changes != self._before else ():
+            await autosave.wait_saved()
+            for share in self._shares if autosave.changes != self._before else ():
                 await share()
-        except (OSError, StoreError) as error:  # the keeper has logged it and tries again
+        except (OSError, StoreError) as error:  # the autosave has logged it and tries again
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change could not be saved: {error}") from error
         return answer

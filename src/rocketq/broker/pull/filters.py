@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rocketq.broker.pull.consumer_filters import ConsumerFilter, ConsumerFilters
-from rocketq.broker.pull.tag_filter import is_tag_filter, subscription_of, tag_codes
-from rocketq.filter import BadExpressionError, compile_sql
+from rocketq.filter import BadExpressionError, compile_sql, parse_tags, tag_code
 from rocketq.kernel.filter_program import FilterProgram
-from rocketq.protocol.bodies.clients import Subscription
+from rocketq.protocol.bodies.clients import ALL, Subscription
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.flags import ExpressionType
 from rocketq.protocol.headers.pull import PullRequest
@@ -19,6 +18,30 @@ from rocketq.protocol.properties import decode_properties
 from rocketq.remoting import Refusal
 from rocketq.store.queries import ExtensionFilter, RecordFilter
 from rocketq.store.queue_extensions import Extension
+
+
+def is_tag_filter(expression_type: str | None) -> bool:
+    return expression_type in (None, "", ExpressionType.TAG)
+
+
+def subscription_of(topic: str, expression: str | None, version: int) -> Subscription:
+    """From an expression in a request; BadExpressionError when it is none."""
+    tags = parse_tags(expression)
+    return Subscription(
+        topic=topic,
+        expression=expression or ALL,
+        tags=tags or (),
+        codes=tuple(tag_code(tag) for tag in tags or ()),
+        version=version,
+    )
+
+
+def tag_codes(subscription: Subscription) -> frozenset[int] | None:
+    """Hashes of the wanted tags, None for all. Worked out from the tags: some clients send other numbers."""
+    if subscription.class_filter or subscription.expression == ALL or not is_tag_filter(subscription.expression_type):
+        return None
+    tags = subscription.tags or parse_tags(subscription.expression)
+    return None if tags is None else frozenset(tag_code(tag) for tag in tags)
 
 
 @dataclass(frozen=True, slots=True)

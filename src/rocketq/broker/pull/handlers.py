@@ -128,7 +128,7 @@ def serve_held(held: HeldRequest, last: bool, ports: PullPorts) -> bool:
     request = held.payload
     try:
         plan = _admit(request, ports)
-        found = _read(request.header, plan, held.seen_to, ports)
+        found = _read(request.header, plan, held.scan_offset, ports)
         if found.status is ReadStatus.NOT_RESIDENT:
             ports.loads.start(_serve_held_from_disk(held, last, plan, found, ports))
             return True
@@ -162,10 +162,10 @@ def _held_response(
     held: HeldRequest, last: bool, plan: PullPlan, found: ReadResult, ports: PullPorts
 ) -> Command | None:
     """None when it goes on waiting."""
-    if not last and found.status is not ReadStatus.FOUND and _may_wait(found, held.seen_to):
-        held.seen_to = max(held.seen_to, found.next_offset)
+    if not last and found.status is not ReadStatus.FOUND and _may_wait(found, held.scan_offset):
+        held.scan_offset = max(held.scan_offset, found.next_offset)
         return None
-    if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and held.seen_to > held.began_at:
+    if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and held.scan_offset > held.start_offset:
         found = replace(found, status=ReadStatus.NO_MATCHED_MESSAGE)  # what it has passed was not for it
     return _reply(held.payload, plan, found, ports).to_command(held.payload.command)
 

@@ -13,18 +13,18 @@ QueueKey = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class HeldPull(Generic[Payload]):
-    """Waits for a message at or behind `seen_to`, which moves on over messages it does not want."""
+    """Waits for a message at or behind `scan_offset`, which moves on over messages it does not want."""
 
     queue: QueueKey
-    seen_to: int
+    scan_offset: int
     deadline_ms: int
-    link: Hashable
+    connection: Hashable
     payload: Payload
-    began_at: int = field(default=-1)
+    start_offset: int = field(default=-1)
 
     def __post_init__(self) -> None:
-        if self.began_at < 0:
-            self.began_at = self.seen_to
+        if self.start_offset < 0:
+            self.start_offset = self.scan_offset
 
 
 class HeldPulls(Generic[Payload]):
@@ -32,7 +32,7 @@ class HeldPulls(Generic[Payload]):
 
     def __init__(self) -> None:
         self._by_queue: dict[QueueKey, dict[int, HeldPull[Payload]]] = {}
-        self._by_link: dict[Hashable, dict[int, HeldPull[Payload]]] = {}
+        self._by_connection: dict[Hashable, dict[int, HeldPull[Payload]]] = {}
         self._deadlines: list[tuple[int, int]] = []
         self._held: dict[int, HeldPull[Payload]] = {}
         self._next_id = 0
@@ -54,13 +54,13 @@ class HeldPulls(Generic[Payload]):
         number, self._next_id = self._next_id, self._next_id + 1
         self._held[number] = pull
         self._by_queue.setdefault(pull.queue, {})[number] = pull
-        self._by_link.setdefault(pull.link, {})[number] = pull
+        self._by_connection.setdefault(pull.connection, {})[number] = pull
         heapq.heappush(self._deadlines, (pull.deadline_ms, number))
 
     def on_append(self, queue: QueueKey, end: int) -> list[HeldPull[Payload]]:
         """A queue has grown to `end`: whoever waits for something before it."""
         waiting = self._by_queue.get(queue, {})
-        return self._take([number for number, pull in waiting.items() if pull.seen_to < end])
+        return self._take([number for number, pull in waiting.items() if pull.scan_offset < end])
 
     def on_deadline(self, now_ms: int) -> list[HeldPull[Payload]]:
         """Whoever has waited long enough."""
@@ -75,11 +75,11 @@ class HeldPulls(Generic[Payload]):
             if queue in self._by_queue:
                 end = end_of(queue)
                 waiting = self._by_queue[queue]
-                yield self._take([number for number, pull in waiting.items() if pull.began_at < end])
+                yield self._take([number for number, pull in waiting.items() if pull.start_offset < end])
 
-    def on_disconnect(self, link: Hashable) -> None:
+    def on_disconnect(self, connection: Hashable) -> None:
         """Nobody waits for these answers any more."""
-        self._take(list(self._by_link.get(link, ())))
+        self._take(list(self._by_connection.get(connection, ())))
 
     def release_all(self) -> list[HeldPull[Payload]]:
         return self._take(list(self._held))
@@ -88,7 +88,7 @@ class HeldPulls(Generic[Payload]):
         taken = [self._held.pop(number) for number in numbers]
         for number, pull in zip(numbers, taken, strict=True):
             _drop(self._by_queue, pull.queue, number)
-            _drop(self._by_link, pull.link, number)
+            _drop(self._by_connection, pull.connection, number)
         if len(self._deadlines) > 2 * len(self._held) + 1000:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._held]
             heapq.heapify(self._deadlines)

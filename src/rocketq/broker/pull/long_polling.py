@@ -47,7 +47,7 @@ class LongPolling(Generic[Payload]):
         if len(self) >= self._held_max():
             return False
         self._held.hold(pull)
-        if self._end_of(pull.queue) > pull.seen_to:  # it came between the look and the hold
+        if self._end_of(pull.queue) > pull.scan_offset:  # it came between the look and the hold
             self._loop.call_soon(self._wake, pull.queue, self._end_of(pull.queue))
         self._arm()
         return True
@@ -107,7 +107,7 @@ class LongPolling(Generic[Payload]):
         try:
             while self._woken:
                 pull, last = self._woken.popleft()
-                if not self._serve(pull, last) and not _is_gone(pull.link):
+                if not self._serve(pull, last) and not _is_gone(pull.connection):
                     self._held.hold(pull)
                 if self._clock.monotonic_ms() >= until_ms:
                     return
@@ -132,6 +132,6 @@ class LongPolling(Generic[Payload]):
         self._arm()
 
 
-def _is_gone(link: object) -> bool:
+def _is_gone(connection: object) -> bool:
     """Whoever left while it was being woken must not be held again: its leaving has been told."""
-    return isinstance(link, Connection) and link.is_closed
+    return isinstance(connection, Connection) and connection.is_closed

@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.pull.consumer_filters import ConsumerFilter, ConsumerFilters
-from rocketq.broker.pull.tag_filter import tag_codes
+from rocketq.broker.pull.filters import tag_codes
 from rocketq.model import Record
 from rocketq.protocol.bodies import lazy_tuple
 from rocketq.protocol.bodies.clients import Subscription

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from rocketq.broker.admin.autosave import FilterAutosave
 from rocketq.broker.groups.subsystem import GroupSubsystem
 from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pull import cold_handlers, handlers, message_handlers
 from rocketq.broker.pull.cold_reads import ColdReads
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
 from rocketq.broker.pull.disk_loads import DiskLoads
-from rocketq.broker.pull.filter_autosave import FilterKeeper
 from rocketq.broker.pull.held_pulls import HeldPull
 from rocketq.broker.pull.long_polling import LongPolling
 from rocketq.broker.stats.broker_stats import BrokerStats
@@ -34,7 +34,7 @@ class PullSubsystem:
         self._store = store
         self._clock = clock
         self.filters = filters
-        self.filter_autosave = FilterKeeper(filter_file, filters)
+        self.filter_autosave = FilterAutosave(filter_file, filters)
         self.polling: LongPolling[Request[PullRequest]] = LongPolling(
             clock,
             lambda queue: store.max_offset(*queue),

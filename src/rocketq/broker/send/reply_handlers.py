@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketq.broker.groups.change_notices import ask
-from rocketq.broker.groups.producer_groups import ProducerGroups
+from rocketq.broker.groups.members import ProducerGroups
 from rocketq.broker.send import handlers as sends
 from rocketq.broker.send.handlers import SendPorts
 from rocketq.errors import RocketQError

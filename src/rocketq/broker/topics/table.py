@@ -95,7 +95,7 @@ class TopicTable:
         """Become the master's table, with its version."""
         self._topics = dict(table.topics)
         self.data_version = table.data_version
-        self._tell()
+        self._notify()
 
     def snapshot(self) -> TopicConfigTable:
         return TopicConfigTable(data_version=self.data_version, topics=dict(self._topics))
@@ -183,8 +183,8 @@ class TopicTable:
 
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self.listeners:
             listener()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketq.broker.admin.settings import Settings
-from rocketq.broker.groups.producer_groups import ProducerGroups
+from rocketq.broker.groups.members import ProducerGroups
 from rocketq.broker.transaction.service import Check, Transactions
 from rocketq.errors import RocketQError
 from rocketq.protocol.headers.send import CheckTransactionRequest
@@ -62,7 +62,7 @@ class TransactionChecks:
         self._task = None
         try:
             flushed_to = await asyncio.to_thread(self._store.flush)
-            self._transactions.keep_floors(flushed_to, flushed_to)
+            self._transactions.save_floors(flushed_to, flushed_to)
         except OSError as error:
             log.warning("how far transactions are done with is not noted: %s", error)
 
@@ -74,7 +74,7 @@ class TransactionChecks:
             if not self._may_check():
                 continue
             try:
-                self._transactions.keep_floors(self._store.log_end, self._store.flushed_to)
+                self._transactions.save_floors(self._store.log_end, self._store.flushed_to)
                 if self._clock.monotonic_ms() - last_ms >= interval_ms:
                     last_ms = self._clock.monotonic_ms()
                     await self.round()
@@ -83,7 +83,7 @@ class TransactionChecks:
 
     async def round(self) -> None:
         """Look at every open transaction once."""
-        roots = self._transactions.begin_round()
+        roots = self._transactions.start_round()
         for at in range(0, len(roots), SLICE):
             found = (self._transactions.check(root) for root in roots[at : at + SLICE])
             checks = [check for check in found if check is not None]
@@ -105,8 +105,8 @@ class TransactionChecks:
         for turn in range(len(members)):
             member = members[(check.root + check.checks + turn) % len(members)]
             try:
-                if not member.link.is_closed:
-                    member.link.call_oneway(
+                if not member.connection.is_closed:
+                    member.connection.call_oneway(
                         make_request(self._header(check, member.version), opaque=0, body=check.body)
                     )
                     return

@@ -80,10 +80,10 @@ class Half:
 
     @property
     def is_copy(self) -> bool:
-        return Property.TRANSACTION_CHECK_TIMES in self.properties or self.told_root is not None
+        return Property.TRANSACTION_CHECK_TIMES in self.properties or self.recorded_root is not None
 
     @property
-    def told_root(self) -> int | None:
+    def recorded_root(self) -> int | None:
         """The first half's queue offset, where the properties tell it."""
         told = number(self.properties.get(Property.TRANSACTION_PREPARED_OFFSET), -1)
         return told if told >= 0 else None
@@ -96,7 +96,7 @@ class Half:
     def is_resumed(self) -> bool:
         return RESUMED in self.properties
 
-    def is_twin_of(self, other: Half) -> bool:
+    def is_same_send(self, other: Half) -> bool:
         """Whether both are copies of what one producer sent once."""
         mine, theirs = self.record, other.record
         return (

@@ -8,7 +8,7 @@ from typing import Final
 
 from rocketq.broker.ha.durability import is_durable
 from rocketq.broker.transaction.half_messages import Half
-from rocketq.broker.transaction.service import Decision, Refused, Transactions
+from rocketq.broker.transaction.service import Decision, RejectedDecisionError, Transactions
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.headers.send import EndTransactionRequest, ResumeCheckRequest
@@ -55,7 +55,7 @@ def end(request: Request[EndTransactionRequest], ports: TransactionPorts) -> Typ
 def _end(decision: Decision, ports: TransactionPorts) -> Reply:
     try:
         ports.transactions.decide(decision)
-    except Refused as refused:
+    except RejectedDecisionError as refused:
         raise _refusal(refused) from None
     return Reply()
 
@@ -90,12 +90,12 @@ def resume(request: Request[ResumeCheckRequest], ports: TransactionPorts) -> Rep
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {message_id} of topic {record.topic} is no half message")
     try:
         ports.transactions.resume(half)
-    except Refused as refused:
+    except RejectedDecisionError as refused:
         raise _refusal(refused) from None
     return Reply()
 
 
-def _refusal(refused: Refused) -> Refusal:
+def _refusal(refused: RejectedDecisionError) -> Refusal:
     if refused.topic_missing:
         return Refusal(ResponseCode.TOPIC_NOT_EXIST, refused.reason)
     code = (

@@ -92,7 +92,7 @@ class TransactionLedger:
         """The log was searched: it is open indeed."""
         self._open[root] = replace(self._open[root], verified=True)
 
-    def settled(self, root: int, outcome: Outcome) -> None:
+    def completed(self, root: int, outcome: Outcome) -> None:
         self._open.pop(root, None)
         self.remember(root, outcome)
 

@@ -81,12 +81,12 @@ class TransactionLog:
     def root_of(self, half: Half) -> int:
         """Queue offset of the transaction's first half. Apache's copies do not tell: they have the key of the first.
         -1 for one that was given up and whose halves are gone."""
-        if half.told_root is not None:
-            return half.told_root
+        if half.recorded_root is not None:
+            return half.recorded_root
         roots = [half.record.queue_offset] if half.record.topic == HALF_TOPIC else []
         if half.is_copy or not roots:
-            twins = [twin for twin in self._by_key(HALF_TOPIC, half.unique_key) if twin.is_twin_of(half)]
-            roots += [twin.record.queue_offset if twin.told_root is None else twin.told_root for twin in twins]
+            twins = [twin for twin in self._by_key(HALF_TOPIC, half.unique_key) if twin.is_same_send(half)]
+            roots += [twin.record.queue_offset if twin.recorded_root is None else twin.recorded_root for twin in twins]
         return min(roots, default=-1)
 
     # whole queues
@@ -127,7 +127,7 @@ class TransactionLog:
         if not self._index.is_whole or not half.unique_key:
             low, high = self._bounds(CHECK_EXHAUSTED_TOPIC)
             found += [Half.of(record) for record in self._records(CHECK_EXHAUSTED_TOPIC, QUEUE_ID, low, high)]
-        return any(one.told_root in (None, root) and one.is_twin_of(half) for one in found)
+        return any(one.recorded_root in (None, root) and one.is_same_send(half) for one in found)
 
     def _has_late_op(self, root: int) -> bool:
         found = self._by_key(HALF_OP_TOPIC, str(root))
@@ -140,7 +140,7 @@ class TransactionLog:
         if found.record.sys_flag & SysFlag.TRANSACTION_MASK != SysFlag.TRANSACTION_COMMIT:
             return False
         source = self.half_at(found.record.prepared_offset)
-        return found.is_twin_of(half) if source is None else self.root_of(source) == root
+        return found.is_same_send(half) if source is None else self.root_of(source) == root
 
     def _by_key(self, topic: str, key: str) -> list[Half]:
         if not key:

@@ -52,7 +52,7 @@ _OUTCOMES: Final = {
 }
 
 
-class Refused(RocketQError):
+class RejectedDecisionError(RocketQError):
     """A decision that was not taken; `topic_missing` and `append` say more where it is not the request's fault."""
 
     def __init__(self, reason: str, *, topic_missing: bool = False, append: AppendStatus | None = None) -> None:
@@ -112,7 +112,7 @@ class Transactions:
         self._make_key = make_key
         self._place = place
         self._on_committed = on_committed
-        self._owed: deque[tuple[int, int | None, int | None]] = deque()  # ops the store had no room for
+        self._pending_ops: deque[tuple[int, int | None, int | None]] = deque()  # ops the store had no room for
         self._floors: tuple[int, Floors] | None = None
 
     def start(self) -> None:
@@ -147,34 +147,42 @@ class Transactions:
     # decisions
 
     def decide(self, decision: Decision) -> None:
-        """Settle a transaction, or do nothing when it is settled in this way already; Refused otherwise."""
+        """Commit or roll back a transaction; a repeated decision changes nothing, a contradicting one is rejected."""
         half = self.half_of(decision)
         root = self._log.root_of(half)
         wanted = _OUTCOMES[decision.state]
-        self._pay()
+        self._write_pending_ops()
         transaction = self._open_one(root, half)
         if transaction is not None:
-            self._settle(half, transaction, wanted)
+            self._complete(half, transaction, wanted)
             return
         outcome = self.ledger.outcome(root) or self._log.outcome_of(root, half)
         if outcome is Outcome.GIVEN_UP:
-            self._settle(half, replace(opened_from(half, root), resumed=True), wanted)
+            self._complete(half, replace(opened_from(half, root), resumed=True), wanted)
         elif outcome is not wanted:
             self.ledger.remember(root, outcome)
-            raise Refused(f"the transaction of the half message at queue offset {root} was {outcome.value} before")
+            raise RejectedDecisionError(
+                f"the transaction of the half message at queue offset {root} was {outcome.value} before"
+            )
 
     def half_of(self, decision: Decision) -> Half:
-        """The half a decision is about; Refused when it cannot be that one."""
+        """The half a decision is about; RejectedDecisionError when it cannot be that one."""
         half = self._log.half_at(decision.half_log_offset)
         if half is None:
-            raise Refused(f"there is no half message at log offset {decision.half_log_offset}: it was never on this "
-                          "broker, or has been deleted with its file")  # fmt: skip
+            raise RejectedDecisionError(
+                f"no half message at log offset {decision.half_log_offset}: it was never stored on this broker, or its "
+                "log file was deleted"
+            )
         if half.group != decision.group:
-            raise Refused(f"the half message at log offset {decision.half_log_offset} is of producer group "
-                          f"{half.group}, not of {decision.group}")  # fmt: skip
+            raise RejectedDecisionError(
+                f"the half message at log offset {decision.half_log_offset} is of producer group {half.group}, not of "
+                f"{decision.group}"
+            )
         if half.record.queue_offset != decision.half_queue_offset:
-            raise Refused(f"the half message at log offset {decision.half_log_offset} has queue offset "
-                          f"{half.record.queue_offset}, not {decision.half_queue_offset}")  # fmt: skip
+            raise RejectedDecisionError(
+                f"the half message at log offset {decision.half_log_offset} has queue offset "
+                f"{half.record.queue_offset}, not {decision.half_queue_offset}"
+            )
         return half
 
     def _open_one(self, root: int, half: Half) -> OpenTransaction | None:
@@ -190,35 +198,36 @@ class Transactions:
             self.ledger.verified(root)
         return self.ledger.find(root)
 
-    def _settle(self, half: Half, transaction: OpenTransaction, wanted: Outcome) -> None:
+    def _complete(self, half: Half, transaction: OpenTransaction, wanted: Outcome) -> None:
         if wanted is Outcome.COMMITTED:
             self._commit(half)
             self._close(transaction, wanted)
             return
         result = self._write_op(transaction.queue_offset, key=_key(transaction))
         if not result.status.stored:
-            raise Refused(result.reason or result.status.value, append=result.status)
-        self.ledger.settled(transaction.root, wanted)
+            raise RejectedDecisionError(result.reason or result.status.value, append=result.status)
+        self.ledger.completed(transaction.root, wanted)
 
     def _commit(self, half: Half) -> None:
         if half.topic not in self._topics:
-            raise Refused(f"topic {half.topic} does not exist (any more): create it and commit again",
-                          topic_missing=True)  # fmt: skip
+            raise RejectedDecisionError(
+                f"topic {half.topic} does not exist: create it and commit again", topic_missing=True
+            )
         message = self._place(committed(half))
         result = self._log.append(message)
         if not result.status.stored:
-            raise Refused(result.reason or result.status.value, append=result.status)
+            raise RejectedDecisionError(result.reason or result.status.value, append=result.status)
         self._on_committed(message, result)
 
     def _close(self, transaction: OpenTransaction, outcome: Outcome) -> None:
-        self.ledger.settled(transaction.root, outcome)
+        self.ledger.completed(transaction.root, outcome)
         self._op(transaction.queue_offset, key=_key(transaction))
 
     # checks
 
-    def begin_round(self) -> list[int]:
+    def start_round(self) -> list[int]:
         """The transactions to be looked at in this round of checks."""
-        self._pay()
+        self._write_pending_ops()
         return [transaction.root for transaction in self.ledger]
 
     def check(self, root: int) -> Check | None:
@@ -274,18 +283,18 @@ class Transactions:
     def _forget_deleted(self, transaction: OpenTransaction) -> None:
         if transaction.log_offset < self._log.start:
             log.warning("the half message at queue offset %d was deleted undecided", transaction.queue_offset)
-            self.ledger.settled(transaction.root, Outcome.GIVEN_UP)
+            self.ledger.completed(transaction.root, Outcome.GIVEN_UP)
 
     def resume(self, half: Half) -> None:
-        """Ask about a transaction anew, all checks to come; Refused when it is settled."""
+        """Ask about a transaction anew, all checks to come; RejectedDecisionError when it is settled."""
         root = self._log.root_of(half)
         transaction = self._open_one(root, half)
         if transaction is None and (outcome := self._log.outcome_of(root, half)) is not Outcome.GIVEN_UP:
-            raise Refused(f"the transaction was {outcome.value} before: there is nothing to ask about")
+            raise RejectedDecisionError(f"the transaction was {outcome.value} before: there is nothing to ask about")
         resumed = transaction is None or transaction.resumed
         result = self._log.append(copy_of(half, root, 0, resumed=resumed))
         if not result.status.stored:
-            raise Refused(result.reason or result.status.value, append=result.status)
+            raise RejectedDecisionError(result.reason or result.status.value, append=result.status)
         fresh = replace(opened_from(half, root if root >= 0 else result.queue_offset), checks=0, resumed=resumed)
         self.ledger.opened(_moved(fresh, result))
         if transaction is not None:
@@ -295,8 +304,8 @@ class Transactions:
 
     def _op(self, half_offset: int, *, key: int | None = None, moved_to: int | None = None) -> None:
         """Say that a half is done with; when the store has no room, later."""
-        if self._owed or not self._write_op(half_offset, key=key, moved_to=moved_to).status.stored:
-            self._owed.append((half_offset, key, moved_to))
+        if self._pending_ops or not self._write_op(half_offset, key=key, moved_to=moved_to).status.stored:
+            self._pending_ops.append((half_offset, key, moved_to))
 
     def _write_op(self, half_offset: int, *, key: int | None = None, moved_to: int | None = None) -> AppendResult:
         message = op_for(half_offset, now_ms=self._now_ms(), host=self._log.host, key=key, moved_to=moved_to)
@@ -305,16 +314,16 @@ class Transactions:
             self.ledger.op_written(result.queue_offset, half_offset)
         return result
 
-    def _pay(self) -> None:
-        while self._owed:
-            half_offset, key, moved_to = self._owed[0]
+    def _write_pending_ops(self) -> None:
+        while self._pending_ops:
+            half_offset, key, moved_to = self._pending_ops[0]
             if not self._write_op(half_offset, key=key, moved_to=moved_to).status.stored:
                 return
-            self._owed.popleft()
+            self._pending_ops.popleft()
 
     # floors
 
-    def keep_floors(self, log_end: int, safe_to: int) -> None:
+    def save_floors(self, log_end: int, safe_to: int) -> None:
         """Note how far the queues are done with, once the log is on disk as far as it was when that was so: a floor
         that outlives the copies it counts on would lose them."""
         if self._floors is not None and safe_to >= self._floors[0]:
@@ -322,8 +331,8 @@ class Transactions:
             self._floors = None
         if self._floors is None:
             half = self.ledger.half_floor(self._log.half_bounds()[1])
-            if self._owed:
-                half = min(half, *(owed[0] for owed in self._owed))
+            if self._pending_ops:
+                half = min(half, *(pending[0] for pending in self._pending_ops))
             self._floors = log_end, Floors(half, self.ledger.op_floor(half))
             if safe_to >= log_end:
                 self._commit_floors(self._floors[1])

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.delay.placement import BadDelayError, place
+from rocketq.broker.groups.members import ProducerGroups
 from rocketq.broker.groups.offsets import OffsetTable
-from rocketq.broker.groups.producer_groups import ProducerGroups
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction import handlers

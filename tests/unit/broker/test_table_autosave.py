@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.broker.admin.autosave import StateKeeper
+from rocketq.broker.admin.autosave import TableAutosave
 from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.pipeline.persist_before_reply import PersistBeforeReply, Share
@@ -49,7 +49,7 @@ class Kept:
     def __init__(self, root: Path) -> None:
         self.disk, self.root = GatedDisk(), root
         self.topics, self.groups, self.offsets = TopicTable(), GroupTable(), OffsetTable()
-        self.keeper = StateKeeper(StateFiles(root, self.disk), self.topics, self.groups, self.offsets)
+        self.keeper = TableAutosave(StateFiles(root, self.disk), self.topics, self.groups, self.offsets)
         self.keeper.load()
 
     def add(self, topic: str) -> None:
@@ -65,8 +65,8 @@ def test_a_change_is_on_disk_when_it_is_settled(tmp_path: Path) -> None:
     async def run() -> None:
         kept = Kept(tmp_path)
         kept.add("T")
-        assert not kept.keeper.is_settled
-        await asyncio.wait_for(kept.keeper.settle(), HANG_S)
+        assert not kept.keeper.is_saved
+        await asyncio.wait_for(kept.keeper.wait_saved(), HANG_S)
         assert kept.on_disk() == {"T"}
         assert threading.current_thread().name not in kept.disk.threads
 
@@ -80,14 +80,14 @@ def test_changes_during_a_write_are_written_together(tmp_path: Path) -> None:
         kept = Kept(tmp_path)
         kept.disk.open.clear()
         kept.add("first")
-        first = asyncio.create_task(kept.keeper.settle())
+        first = asyncio.create_task(kept.keeper.wait_saved())
         await asyncio.sleep(0.05)  # it is being written by now, or the two go together, which is as good
         for number in range(20):
             kept.add(f"T{number}")
         kept.groups.put(GroupConfig(group="g"), now_ms=1)
         kept.disk.open.set()
         await asyncio.wait_for(first, HANG_S)
-        await asyncio.wait_for(kept.keeper.settle(), HANG_S)
+        await asyncio.wait_for(kept.keeper.wait_saved(), HANG_S)
         assert len(kept.on_disk()) == 21
         assert kept.disk.replaced.count("topics.json") <= 2
         assert kept.disk.replaced.count("subscriptionGroup.json") == 1
@@ -109,7 +109,7 @@ def test_a_burst_of_changes_copies_the_table_once(tmp_path: Path, monkeypatch: p
         kept = Kept(tmp_path)
         for number in range(1_000):
             kept.add(f"T{number}")
-        await asyncio.wait_for(kept.keeper.settle(), HANG_S)
+        await asyncio.wait_for(kept.keeper.wait_saved(), HANG_S)
         assert len(kept.on_disk()) == 1_000
         assert len(copies) == 1
 
@@ -121,7 +121,7 @@ def test_a_change_nobody_waits_for_is_written_too(tmp_path: Path) -> None:
         kept = Kept(tmp_path)
         kept.add("T")
         async with asyncio.timeout(HANG_S):
-            while not kept.keeper.is_settled:
+            while not kept.keeper.is_saved:
                 await asyncio.sleep(0.01)
         assert kept.on_disk() == {"T"}
 
@@ -136,8 +136,8 @@ def test_what_could_not_be_saved_is_told_and_saved_later(tmp_path: Path) -> None
         kept.disk.failure = OSError(28, "no room")
         kept.add("T")
         with pytest.raises(OSError, match="no room"):
-            await asyncio.wait_for(kept.keeper.settle(), HANG_S)
-        assert not kept.keeper.is_settled
+            await asyncio.wait_for(kept.keeper.wait_saved(), HANG_S)
+        assert not kept.keeper.is_saved
         kept.disk.failure = None
         kept.offsets.commit("g", "T", 0, 7)
         await asyncio.wait_for(kept.keeper.save(), HANG_S)
@@ -157,7 +157,7 @@ def test_a_write_that_has_ended_covers_nothing_behind_it(tmp_path: Path) -> None
         kept.keeper._saving = ended
         kept.add("T")
         assert kept.keeper._saving is not ended
-        await asyncio.wait_for(kept.keeper.settle(), HANG_S)
+        await asyncio.wait_for(kept.keeper.wait_saved(), HANG_S)
         assert kept.on_disk() == {"T"}
 
     asyncio.run(run())
