@@ -157,12 +157,12 @@ class _Ends(TransactionEnds):
         super().__init__(client)
         self._plan = plan
 
-    def settle(
+    def end_all(
         self, group: str, handles: Iterable[HalfHandle], state: TransactionState
     ) -> dict[HalfHandle, RocketQError]:
         every = list(handles)
         middle = len(every) // 2 if state is TransactionState.COMMIT else len(every)
-        failures = super().settle(group, every[:middle], state)
+        failures = super().end_all(group, every[:middle], state)
         if middle < len(every):
             self._plan.at(COMMIT_STEPS[2])
-        return failures | super().settle(group, every[middle:], state)
+        return failures | super().end_all(group, every[middle:], state)

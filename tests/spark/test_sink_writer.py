@@ -209,7 +209,7 @@ def test_signed_requests_carry_the_same(cluster: EmbeddedCluster, topic: str) ->
         writer = HalfWriter(client, options(cluster, topic), TaskId(0, "q", 1))
         writer.write([pa.RecordBatch.from_pydict({"body": ["4"]})])
         group = options(cluster, topic).group
-        assert not TransactionEnds(client).settle(group, writer.halves.handles(), TransactionState.COMMIT)
+        assert not TransactionEnds(client).end_all(group, writer.halves.handles(), TransactionState.COMMIT)
     wait_until = time.monotonic() + 20
     while len(bodies(cluster.name_server_addr, topic)) < 4 and time.monotonic() < wait_until:
         time.sleep(0.1)
@@ -307,19 +307,19 @@ def test_half_messages_are_seen_after_they_are_committed_only(
     assert (written.rows, len(handles), len(set(handles))) == (500, 500, 500)
     assert not stored(cluster.name_server_addr, topic)
     ends = TransactionEnds(client)
-    assert ends.settle(chosen.group, handles[:400], TransactionState.COMMIT) == {}
-    assert ends.settle(chosen.group, handles, TransactionState.COMMIT) == {}
+    assert ends.end_all(chosen.group, handles[:400], TransactionState.COMMIT) == {}
+    assert ends.end_all(chosen.group, handles, TransactionState.COMMIT) == {}
     found = stored(cluster.name_server_addr, topic)
     assert Counter(record.body for record in found) == Counter(rows)
     assert properties(found[0])["CHECK_IMMUNITY_TIME_IN_SECONDS"] == "600"
-    refused = ends.settle(chosen.group, handles[:3], TransactionState.ROLLBACK)
+    refused = ends.end_all(chosen.group, handles[:3], TransactionState.ROLLBACK)
     assert sorted(refused) == sorted(handles[:3])
     assert all("was committed before" in str(error) for error in refused.values())
 
 
 def test_a_half_that_never_was_is_told_of(cluster: EmbeddedCluster, client: BlockingClient) -> None:
     strangers = [HalfHandle("broker-0", 5, 1 << 40), HalfHandle("nobody", 1, 1)]
-    failures = TransactionEnds(client, retries=0).settle("g", strangers, TransactionState.COMMIT)
+    failures = TransactionEnds(client, retries=0).end_all("g", strangers, TransactionState.COMMIT)
     assert "there is no half message" in str(failures[strangers[0]])
     assert "not registered" in str(failures[strangers[1]])
 
@@ -332,5 +332,5 @@ def test_dead_letters_of_an_exactly_once_task_are_half_messages_too(
     writer = HalfWriter(client, chosen, TaskId(0, "q", 1))
     writer.write([pa.RecordBatch.from_pydict({"body": ["a", None]})])
     assert not stored(cluster.name_server_addr, dead)
-    assert TransactionEnds(client).settle(chosen.group, writer.halves.handles(), TransactionState.COMMIT) == {}
+    assert TransactionEnds(client).end_all(chosen.group, writer.halves.handles(), TransactionState.COMMIT) == {}
     assert len(stored(cluster.name_server_addr, dead)) == len(stored(cluster.name_server_addr, topic)) == 1

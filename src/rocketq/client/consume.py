@@ -21,14 +21,14 @@ from rocketq.client.core.consume_results import (
     send_back_request,
     suspend_ms,
 )
-from rocketq.client.core.consumer_stats import ClientFigures
+from rocketq.client.core.consumer_stats import ConsumerStats
 from rocketq.client.core.namespaces import Namespace
 from rocketq.client.core.offsets import OffsetTable
 from rocketq.client.core.process_queue import OrderlyQueue, ProcessQueue
 from rocketq.client.core.routes import broker_addr, master_addr, publish_queues
 from rocketq.client.core.stored_messages import StoredMessage, delivered
 from rocketq.client.errors import NoQueueError
-from rocketq.client.listener import Call, Calling, make_calls
+from rocketq.client.listener import Call, ListenerRunner, make_calls
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -124,15 +124,15 @@ class ServicePorts:
     group: str
     config: PushConfig
     clock: Clock
-    calling: Calling
+    runner: ListenerRunner
     send_backs: SendBacks
     offsets: OffsetTable
-    figures: ClientFigures
+    stats: ConsumerStats
     freed: Callable[[ProcessQueue], None]
     """Told when less is held of a queue than before."""
 
 
-class Heap:
+class CompletedCalls:
     """Calls of one queue that went well and are not settled yet."""
 
     __slots__ = ("calls", "elapsed_ms", "messages", "now_ms")
@@ -145,15 +145,15 @@ class Heap:
 class ConcurrentService:
     """Belongs to the event loop; only the listener may run elsewhere.
 
-    What went well is settled in heaps, once per turn of the loop: offsets, figures and room for pulls need no more.
+    What went well is settled in completed, once per turn of the loop: offsets, stats and room for pulls need no more.
     """
 
     def __init__(self, ports: ServicePorts) -> None:
         self._ports = ports
         self._config = ports.config
-        self._calls = make_calls(ports.calling, self._done, workers=ports.config.workers, on_loop=ports.config.on_loop)
+        self._calls = make_calls(ports.runner, self._done, workers=ports.config.workers, on_loop=ports.config.on_loop)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._heaps: dict[ProcessQueue, Heap] = {}
+        self._completed: dict[ProcessQueue, CompletedCalls] = {}
         self._stopping = False
 
     def submit(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
@@ -175,13 +175,13 @@ class ConcurrentService:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.settle()
+        self.flush_completed()
         return finished
 
     async def send_back_overdue(self, queues: Sequence[ProcessQueue]) -> int:
         """Messages whose listeners have had them for too long come again elsewhere; what they still say is ignored."""
         found = 0
-        self.settle()
+        self.flush_completed()
         for held in queues:
             for _ in range(OVERDUE_AT_ONCE_MAX):
                 late = held.overdue(self._ports.clock.monotonic_ms(), self._config.consume_timeout_ms)
@@ -198,29 +198,29 @@ class ConcurrentService:
         if call.skipped:
             return
         if call.returned is None and call.error is None and call.context.acknowledged is None:  # as nearly always
-            heap = self._heaps.get(held)
-            if heap is None:
-                if not self._heaps:
-                    asyncio.get_running_loop().call_soon(self.settle)
-                heap = self._heaps[held] = Heap()
-            heap.messages += call.messages
-            heap.calls += 1
-            heap.elapsed_ms += call.elapsed_ms
-            heap.now_ms = call.begun_ms + call.elapsed_ms
+            done_calls = self._completed.get(held)
+            if done_calls is None:
+                if not self._completed:
+                    asyncio.get_running_loop().call_soon(self.flush_completed)
+                done_calls = self._completed[held] = CompletedCalls()
+            done_calls.messages += call.messages
+            done_calls.calls += 1
+            done_calls.elapsed_ms += call.elapsed_ms
+            done_calls.now_ms = call.started_ms + call.elapsed_ms
         else:
             self._done_in_part(call, *self._judged(call))
 
-    def settle(self) -> None:
+    def flush_completed(self) -> None:
         """What went well counts from here on: before a queue is given away, so that as little as can be comes twice."""
-        heaps, self._heaps = self._heaps, {}
-        for held, heap in heaps.items():
-            self._count(held, heap.now_ms, len(heap.messages), 0, heap.elapsed_ms, heap.calls)
+        completed, self._completed = self._completed, {}
+        for held, done_calls in completed.items():
+            self._count(held, done_calls.now_ms, len(done_calls.messages), 0, done_calls.elapsed_ms, done_calls.calls)
             if not held.dropped:
-                self._finish(held, heap.messages)
+                self._finish(held, done_calls.messages)
 
     def _done_in_part(self, call: Call, done: Sequence[StoredMessage], failed: Sequence[StoredMessage]) -> None:
         held = call.held
-        self._count(held, call.begun_ms + call.elapsed_ms, len(done), len(failed), call.elapsed_ms)
+        self._count(held, call.started_ms + call.elapsed_ms, len(done), len(failed), call.elapsed_ms)
         if held.dropped:
             return
         if not failed:
@@ -229,20 +229,20 @@ class ConcurrentService:
             log.warning("group %s: %d failed messages are dropped: broadcasting", self._ports.group, len(failed))
             self._finish(held, call.messages)
         else:
-            self._start(self._fail(held, done, failed, call.context.delay_level))
+            self._start(self._set_error(held, done, failed, call.context.delay_level))
 
     def _count(self, held: ProcessQueue, now_ms: int, done: int, failed: int, elapsed_ms: int, calls: int = 1) -> None:
         held.last_consume_ms = now_ms
-        self._ports.figures.of(held.queue.topic, now_ms).consumed(now_ms, done, failed, elapsed_ms, calls)
+        self._ports.stats.of(held.queue.topic, now_ms).consumed(now_ms, done, failed, elapsed_ms, calls)
 
     def _judged(self, call: Call) -> tuple[Sequence[StoredMessage], Sequence[StoredMessage]]:
-        verdict = self._ports.calling.verdict(call)
+        verdict = self._ports.runner.verdict(call)
         if verdict.error is not None:
             where = call.context.queue
             log.error("group %s: the listener failed on %s", self._ports.group, where, exc_info=verdict.error)
         return _split(call, verdict.result)
 
-    async def _fail(
+    async def _set_error(
         self, held: ProcessQueue, done: Sequence[StoredMessage], failed: Sequence[StoredMessage], delay_level: int
     ) -> None:
         """Failed messages go back to their broker; what no broker takes is consumed again here."""
@@ -293,7 +293,7 @@ class OrderlyService:
         self._config = ports.config
         self._relock = relock
         self._needs_lock = ports.config.model is MessageModel.CLUSTERING
-        self._calls = make_calls(ports.calling, self._done, workers=ports.config.workers, on_loop=ports.config.on_loop)
+        self._calls = make_calls(ports.runner, self._done, workers=ports.config.workers, on_loop=ports.config.on_loop)
         self._waiters: dict[int, asyncio.Future[None]] = {}
         self._loops: dict[OrderlyQueue, asyncio.Task[None]] = {}
         self._turns: dict[OrderlyQueue, asyncio.Lock] = {}
@@ -357,7 +357,7 @@ class OrderlyService:
                 verdict = await self._call(held, messages, context)
                 if verdict is None or held.dropped:
                     return
-                wait_ms = await self._settle(held, messages, context, verdict)
+                wait_ms = await self._apply_result(held, messages, context, verdict)
             self._ports.freed(held)
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
@@ -383,15 +383,15 @@ class OrderlyService:
         await waiter
         if call.skipped:
             return None
-        verdict = self._ports.calling.verdict(call)
+        verdict = self._ports.runner.verdict(call)
         if verdict.error is not None:
             log.error("group %s: the listener failed on %s", self._ports.group, context.queue, exc_info=verdict.error)
         now_ms = self._ports.clock.monotonic_ms()
         held.last_consume_ms = now_ms
         failed = verdict.result in (ConsumeResult.LATER, ConsumeResult.ROLLBACK)
         done_count, failed_count = (0, len(messages)) if failed else (len(messages), 0)
-        figures = self._ports.figures.of(held.queue.topic, now_ms)
-        figures.consumed(now_ms, done_count, failed_count, verdict.elapsed_ms)
+        stats = self._ports.stats.of(held.queue.topic, now_ms)
+        stats.consumed(now_ms, done_count, failed_count, verdict.elapsed_ms)
         return verdict
 
     def _done(self, call: Call) -> None:
@@ -400,7 +400,7 @@ class OrderlyService:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def _settle(
+    async def _apply_result(
         self, held: OrderlyQueue, messages: Sequence[StoredMessage], context: ConsumeContext, verdict: Verdict
     ) -> int:
         """What the verdict means for the queue; how long it waits then."""
@@ -432,7 +432,7 @@ class OrderlyService:
         if not again:
             self._update(held)
             return 0
-        held.again([delivered(message, reconsume_times=message.reconsume_times + 1) for message in again])
+        held.requeue([delivered(message, reconsume_times=message.reconsume_times + 1) for message in again])
         self._update(held)
         return suspend_ms(context.suspend_ms, self._config.suspend_ms)
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from rocketq.client.core.config import PullWindow, PushConfig
-from rocketq.client.core.consumer_stats import ClientFigures
+from rocketq.client.core.consumer_stats import ConsumerStats
 from rocketq.client.core.namespaces import Namespace
 from rocketq.client.core.offsets import OffsetTable
 from rocketq.client.core.process_queue import OrderlyQueue, ProcessQueue
@@ -243,7 +243,7 @@ class PullPorts:
     subscriptions: SubscriptionTable
     offsets: OffsetTable
     commits_with_pulls: bool
-    figures: ClientFigures
+    stats: ConsumerStats
     resumed: asyncio.Event
     submit: Callable[[ProcessQueue, Sequence[StoredMessage]], None]
     moved: Callable[[ProcessQueue, int], Awaitable[None]]
@@ -313,7 +313,7 @@ class QueuePulling:
         if subscription is None:
             await asyncio.sleep(config.retry_ms / 1000)
             return
-        began_ms = ports.session.clock.monotonic_ms()
+        start_ms = ports.session.clock.monotonic_ms()
         result = await ports.pulls.pull(
             held.queue,
             self.next_offset,
@@ -326,7 +326,7 @@ class QueuePulling:
         )
         self._refused = self._failed = 0
         if not held.dropped:
-            await self._take(result, began_ms)
+            await self._take(result, start_ms)
 
     def _complain(self, error: RocketQError) -> None:
         """Loud the first time only: a broker may be away for long."""
@@ -339,7 +339,7 @@ class QueuePulling:
             return None
         return self._ports.offsets.get(self.held.queue) or None
 
-    async def _take(self, result: PullResult, began_ms: int) -> None:
+    async def _take(self, result: PullResult, start_ms: int) -> None:
         ports, held = self._ports, self.held
         if result.status is PullStatus.OFFSET_ILLEGAL:
             await ports.moved(held, result.next_offset)
@@ -348,7 +348,7 @@ class QueuePulling:
         messages: Sequence[StoredMessage] = result.messages
         if messages:
             now_ms = ports.session.clock.monotonic_ms()
-            ports.figures.of(held.queue.topic, now_ms).pulled(now_ms, len(messages), now_ms - began_ms)
+            ports.stats.of(held.queue.topic, now_ms).pulled(now_ms, len(messages), now_ms - start_ms)
             for one in ports.config.filters:
                 messages = one.keep(ports.group, held.queue, messages)
         if messages:

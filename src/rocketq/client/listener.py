@@ -37,7 +37,7 @@ CALLS_PER_TURN: Final = 64
 """Calls that never waited, after which other work of the loop has its turn."""
 
 
-def takes_two(listener: Listener) -> bool:
+def accepts_two_arguments(listener: Listener) -> bool:
     """Whether it can be called as listeners are; so it is told at the start, and not by dead letters."""
     try:
         inspect.signature(listener).bind((), None)
@@ -51,13 +51,13 @@ def takes_two(listener: Listener) -> bool:
 class Call:
     """One call of the listener, before and after."""
 
-    __slots__ = ("begun_ms", "context", "elapsed_ms", "error", "event", "held", "messages", "returned", "skipped")
+    __slots__ = ("context", "elapsed_ms", "error", "event", "held", "messages", "returned", "skipped", "started_ms")
 
     def __init__(self, held: ProcessQueue, messages: Sequence[StoredMessage], context: ConsumeContext) -> None:
         self.held = held
         self.messages = messages
         self.context = context
-        self.begun_ms = 0
+        self.started_ms = 0
         self.elapsed_ms = 0
         self.returned: object = None
         self.error: BaseException | None = None
@@ -66,7 +66,7 @@ class Call:
         """The queue was given away before the call began."""
 
 
-class Calling:
+class ListenerRunner:
     """What happens around a call, wherever it is made."""
 
     def __init__(self, listener: Listener, clock: Clock, hooks: Sequence[ConsumeHook], timeout_ms: int) -> None:
@@ -81,20 +81,20 @@ class Calling:
         if held.dropped:
             call.skipped = True
             return False
-        call.begun_ms = self._now_ms()
-        held.begin(call.messages, call.begun_ms)
+        call.started_ms = self._now_ms()
+        held.begin(call.messages, call.started_ms)
         if self._hooks:
             call.event = ConsumeEvent(group=call.context.group, queue=call.context.queue, messages=call.messages)
-            self._tell(call.event, "before_consume")
+            self._notify(call.event, "before_consume")
         return True
 
     def end(self, call: Call) -> None:
-        call.elapsed_ms = self._now_ms() - call.begun_ms
+        call.elapsed_ms = self._now_ms() - call.started_ms
         if call.event is not None:
             verdict = self.verdict(call)
             call.event.outcome, call.event.elapsed_ms = verdict.outcome, verdict.elapsed_ms
             call.event.error = verdict.error
-            self._tell(call.event, "after_consume")
+            self._notify(call.event, "after_consume")
 
     def verdict(self, call: Call) -> Verdict:
         return judge(call.returned, call.error, call.elapsed_ms, self._timeout_ms)
@@ -112,7 +112,7 @@ class Calling:
             call.error = error
         self.end(call)
 
-    def _tell(self, event: ConsumeEvent, when: str) -> None:
+    def _notify(self, event: ConsumeEvent, when: str) -> None:
         for hook in self._hooks:
             try:
                 getattr(hook, when)(event)
@@ -140,17 +140,17 @@ def is_asynchronous(listener: Listener) -> bool:
     )
 
 
-def make_calls(calling: Calling, done: Done, *, workers: int, on_loop: bool) -> Calls:
-    if is_asynchronous(calling.listener):
-        return TaskCalls(calling, done, workers)
-    return LoopCalls(calling, done) if on_loop else ThreadCalls(calling, done, workers)
+def make_calls(runner: ListenerRunner, done: Done, *, workers: int, on_loop: bool) -> Calls:
+    if is_asynchronous(runner.listener):
+        return TaskCalls(runner, done, workers)
+    return LoopCalls(runner, done) if on_loop else ThreadCalls(runner, done, workers)
 
 
 class TaskCalls:
     """For asynchronous listeners: so many tasks take calls in turn."""
 
-    def __init__(self, calling: Calling, done: Done, workers: int) -> None:
-        self._calling = calling
+    def __init__(self, runner: ListenerRunner, done: Done, workers: int) -> None:
+        self._runner = runner
         self._done = done
         self._workers = workers
         self._waiting: deque[Call] = deque()
@@ -201,7 +201,7 @@ class TaskCalls:
         return not late
 
     async def _work(self) -> None:
-        calls, waiting, calling, done = 0, self._waiting, self._calling, self._done
+        calls, waiting, runner, done = 0, self._waiting, self._runner, self._done
         while True:
             while not waiting:
                 idle = asyncio.get_running_loop().create_future()
@@ -210,12 +210,12 @@ class TaskCalls:
             call = waiting.popleft()
             self._running += 1
             try:
-                if calling.begin(call):
+                if runner.begin(call):
                     try:
-                        call.returned = await calling.listener(call.messages, call.context)  # type: ignore[misc]
+                        call.returned = await runner.listener(call.messages, call.context)  # type: ignore[misc]
                     except Exception as error:  # a listener's failure is its message's failure, not the consumer's
                         call.error = error
-                    calling.end(call)
+                    runner.end(call)
             finally:
                 self._running -= 1
             done(call)
@@ -227,8 +227,8 @@ class TaskCalls:
 class LoopCalls:
     """For plain functions that never block: called on the loop, some at a time."""
 
-    def __init__(self, calling: Calling, done: Done) -> None:
-        self._calling = calling
+    def __init__(self, runner: ListenerRunner, done: Done) -> None:
+        self._runner = runner
         self._done = done
         self._waiting: deque[Call] = deque()
         self._scheduled = False
@@ -247,7 +247,7 @@ class LoopCalls:
         self._scheduled = False
         for _ in range(min(CALLS_PER_TURN, len(self._waiting))):
             call = self._waiting.popleft()
-            self._calling.run(call)
+            self._runner.run(call)
             self._done(call)
         if self._waiting and not self._scheduled:
             self._scheduled = True
@@ -255,10 +255,10 @@ class LoopCalls:
 
 
 class ThreadCalls:
-    """For plain functions: threads take calls in turn; what they finish is handed to the loop in heaps."""
+    """For plain functions: threads take calls in turn; what they finish is handed to the loop in completed."""
 
-    def __init__(self, calling: Calling, done: Done, workers: int) -> None:
-        self._calling = calling
+    def __init__(self, runner: ListenerRunner, done: Done, workers: int) -> None:
+        self._runner = runner
         self._done = done
         self._loop = asyncio.get_running_loop()
         self._waiting: SimpleQueue[Call | None] = SimpleQueue()
@@ -290,7 +290,7 @@ class ThreadCalls:
 
     def _work(self) -> None:
         while (call := self._waiting.get()) is not None:
-            self._calling.run(call)
+            self._runner.run(call)
             self._finished.append(call)
             if not self._notified:
                 self._notified = True
@@ -321,9 +321,9 @@ async def call_directly(
     listener: Listener, message: StoredMessage, group: str, config: PushConfig, clock: Clock
 ) -> ConsumeDirectlyResult:
     """What the listener says about the message; ClientError when it takes too long."""
-    calling = Calling(listener, clock, (), config.consume_timeout_ms)
+    runner = ListenerRunner(listener, clock, (), config.consume_timeout_ms)
     done = asyncio.Event()
-    calls = make_calls(calling, lambda _: done.set(), workers=1, on_loop=config.on_loop)
+    calls = make_calls(runner, lambda _: done.set(), workers=1, on_loop=config.on_loop)
     context = ConsumeContext(group=group, queue=message.queue)
     call = Call(ProcessQueue(message.queue, clock.monotonic_ms()), [message], context)
     calls.submit([call])
@@ -334,17 +334,17 @@ async def call_directly(
         raise ClientError(f"the listener did not finish within {WAIT_MS} ms") from None
     finally:
         await calls.stop(0)
-    verdict = calling.verdict(call)
+    verdict = runner.verdict(call)
     return ConsumeDirectlyResult(
         order=config.orderly,
         auto_commit=context.auto_commit,
-        result=_said(verdict),
+        result=_direct_result(verdict),
         remark=repr(verdict.error) if verdict.error is not None else None,
         spent_ms=verdict.elapsed_ms,
     )
 
 
-def _said(verdict: Verdict) -> DirectResult:
+def _direct_result(verdict: Verdict) -> DirectResult:
     match verdict.outcome:
         case ConsumeOutcome.EXCEPTION:
             return DirectResult.CR_THROW_EXCEPTION

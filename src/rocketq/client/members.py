@@ -69,10 +69,10 @@ class ChecksTransactions(Protocol):
 
 
 @runtime_checkable
-class TakesReplies(Protocol):
+class ReceivesReplies(Protocol):
     """True when somebody here waits for this reply."""
 
-    def take_reply(self, correlation_id: str, reply: StoredMessage) -> bool: ...
+    def on_reply(self, correlation_id: str, reply: StoredMessage) -> bool: ...
 
 
 @runtime_checkable
@@ -102,8 +102,8 @@ class Members:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._members: dict[tuple[type, str], Member] = {}
-        self._upkeep: asyncio.Task[None] | None = None
-        self._greetings: dict[str, asyncio.Task[None]] = {}
+        self._maintenance: asyncio.Task[None] | None = None
+        self._pending_heartbeats: dict[str, asyncio.Task[None]] = {}
         self._beating: set[str] = set()
         self._closed = False
 
@@ -130,8 +130,8 @@ class Members:
         if (kind, member.group) in self._members:
             raise GroupTakenError(member.group, "consumer" if kind is ConsumerData else "producer")
         self._members[kind, member.group] = member
-        if self._upkeep is None:
-            self._upkeep = asyncio.create_task(self._keep_up())
+        if self._maintenance is None:
+            self._maintenance = asyncio.create_task(self._maintain())
         try:
             await self.refresh_routes(member.topics())
             await self.heartbeat()
@@ -149,18 +149,18 @@ class Members:
         if self._closed:
             return
         consumes = isinstance(part, ConsumerData)
-        farewell = UnregisterClientRequest(
+        closing = UnregisterClientRequest(
             client_id=self._session.client_id,
             producer_group=None if consumes else member.group,
             consumer_group=member.group if consumes else None,
         )
         known = [addr for addr in addrs if self._session.is_connected(addr)]
-        await _each((addr, self._session.call(addr, farewell)) for addr in known)
+        await _each((addr, self._session.call(addr, closing)) for addr in known)
 
     async def heartbeat(self) -> None:
         """To all brokers, now; those that do not answer are left to the next one."""
         if self._members:
-            await _each((addr, self._beat(addr)) for addr in self._addrs())
+            await _each((addr, self._send_heartbeat(addr)) for addr in self._addrs())
 
     async def refresh_routes(self, topics: Collection[str] | None = None) -> None:
         """Of these topics, or of all in use; what is not answered stays as it is."""
@@ -169,15 +169,15 @@ class Members:
 
     def connected(self, addr: str) -> None:
         """A connection was made; if a broker is there it hears of us soon."""
-        if not self._members or self._closed or addr in self._beating or addr in self._greetings:
+        if not self._members or self._closed or addr in self._beating or addr in self._pending_heartbeats:
             return
         if addr in self._addrs():
-            task = self._greetings[addr] = asyncio.create_task(self._greet(addr))
-            task.add_done_callback(lambda _: self._greetings.pop(addr, None))
+            task = self._pending_heartbeats[addr] = asyncio.create_task(self._heartbeat_soon(addr))
+            task.add_done_callback(lambda _: self._pending_heartbeats.pop(addr, None))
 
     async def close(self) -> None:
         self._closed = True
-        tasks = [*self._greetings.values(), *([self._upkeep] if self._upkeep is not None else [])]
+        tasks = [*self._pending_heartbeats.values(), *([self._maintenance] if self._maintenance is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -196,7 +196,7 @@ class Members:
             if broker_id == MASTER_ID or not masters_only
         )
 
-    async def _beat(self, addr: str) -> None:
+    async def _send_heartbeat(self, addr: str) -> None:
         parts = [member.heartbeat_part() for member in self._members.values()]
         body = Heartbeat(
             client_id=self._session.client_id,
@@ -209,12 +209,12 @@ class Members:
         finally:
             self._beating.discard(addr)
 
-    async def _greet(self, addr: str) -> None:
+    async def _heartbeat_soon(self, addr: str) -> None:
         await asyncio.sleep(SOON_S)
         if addr not in self._beating:
-            await _each([(addr, self._beat(addr))])
+            await _each([(addr, self._send_heartbeat(addr))])
 
-    async def _keep_up(self) -> None:
+    async def _maintain(self) -> None:
         """Routes and heartbeats by turns; whatever fails is tried again at the next one."""
         config = self._session.config
         routes_ms, beat_ms = config.route_life_ms, config.heartbeat_interval_ms
@@ -265,12 +265,12 @@ async def check_transaction(request: Request[CheckTransactionRequest], members: 
 
 
 @handlers.on(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
-def take_reply(request: Request[PushReplyRequest], members: Members) -> Reply:
+def on_reply(request: Request[PushReplyRequest], members: Members) -> Reply:
     """A reply nobody waits for any more is no failure of the broker's."""
     reply = pushed_reply(request.header, request.body)
     correlation_id = reply.properties.get(Property.CORRELATION_ID, "")
-    for member in members.implementing(TakesReplies):  # type: ignore[type-abstract]
-        if member.take_reply(correlation_id, reply):
+    for member in members.implementing(ReceivesReplies):  # type: ignore[type-abstract]
+        if member.on_reply(correlation_id, reply):
             break
     return Reply()
 

@@ -26,7 +26,7 @@ def parse_name_servers(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-class Turns:
+class FailoverList:
     """The one that answered last, and after a failure the next, each once."""
 
     def __init__(self, addrs: Sequence[str], start: int = 0) -> None:
@@ -40,7 +40,7 @@ class Turns:
         self._at = self.addrs.index(addr)
 
 
-class Ask(Protocol):
+class CallOne(Protocol):
     """One request to one address; failure answers are raised."""
 
     async def __call__(self, addr: str, command: Command) -> Command: ...
@@ -49,24 +49,24 @@ class Ask(Protocol):
 class NameServers:
     """They know nothing of each other: one is asked, and all are told."""
 
-    def __init__(self, addrs: Sequence[str], ask: Ask) -> None:
-        self._turns = Turns(addrs, start=int.from_bytes(os.urandom(2), "big"))  # many clients spread
-        self._ask = ask
+    def __init__(self, addrs: Sequence[str], call_one: CallOne) -> None:
+        self._failover = FailoverList(addrs, start=int.from_bytes(os.urandom(2), "big"))  # many clients spread
+        self._call_one = call_one
 
     @property
     def addrs(self) -> tuple[str, ...]:
-        return self._turns.addrs
+        return self._failover.addrs
 
-    async def ask(self, command: Command) -> Command:
+    async def call(self, command: Command) -> Command:
         """The answer of the first that gives one, whatever it says; UnreachableError when none does."""
         failures: list[RemotingError] = []
-        for addr in self._turns.order():
+        for addr in self._failover.order():
             try:
-                answer = await self._ask(addr, command)
+                answer = await self._call_one(addr, command)
             except RemotingError as error:
                 failures.append(error)
                 continue
-            self._turns.answered(addr)
+            self._failover.answered(addr)
             return answer
         if len(failures) == 1:
             raise failures[0]

@@ -212,7 +212,7 @@ def _write(path: Path, data: bytes) -> None:
         raise OffsetFileError(path, str(error)) from None
 
 
-class OffsetKeeper:
+class ConsumerOffsets:
     """Between a consumer and its store."""
 
     def __init__(

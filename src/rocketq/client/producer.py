@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from rocketq.client.core.batches import check_batch
 from rocketq.client.core.config import ProducerConfig, check_group
-from rocketq.client.core.messages import Message, check, half_properties, recall_place
+from rocketq.client.core.messages import Message, check, decode_recall_handle, half_properties
 from rocketq.client.core.routes import hash_index
 from rocketq.client.core.send_flow import SendContext, SendHook, SendMode, SendResult, TransactionResult, outcome_of
 from rocketq.client.core.stored_messages import StoredMessage
@@ -23,7 +23,7 @@ from rocketq.client.errors import (
     SelectorError,
     WrongLoopError,
 )
-from rocketq.client.producer_pipeline import Deliveries
+from rocketq.client.producer_pipeline import ProducerPipeline
 from rocketq.client.replies import ReplyWaiters, reply_properties, reply_topic, request_properties
 from rocketq.client.session import Session, SessionConfig
 from rocketq.client.trace import SendTracer, TraceCollector
@@ -72,8 +72,8 @@ class SendObserver:
         if not self._hooks:
             return await work
         context = SendContext(group=self._group, messages=messages, mode=mode, queue=queue)
-        self._tell("before_send", context)
-        began_ms = self._clock.monotonic_ms()
+        self._notify("before_send", context)
+        start_ms = self._clock.monotonic_ms()
         results: tuple[SendResult, ...] = ()
         try:
             given = await work
@@ -86,12 +86,12 @@ class SendObserver:
         finally:
             context.results = results
             context.outcome = outcome_of(results, context.error)
-            context.elapsed_ms = self._clock.monotonic_ms() - began_ms
+            context.elapsed_ms = self._clock.monotonic_ms() - start_ms
             if results:
                 context.queue = results[0].queue
-            self._tell("after_send", context)
+            self._notify("after_send", context)
 
-    def _tell(self, what: str, context: SendContext) -> None:
+    def _notify(self, what: str, context: SendContext) -> None:
         for hook in self._hooks:
             try:
                 getattr(hook, what)(context)
@@ -136,7 +136,7 @@ class AsyncProducer:
         self.config = config or ProducerConfig()
         self._user_group = group
         self.group = self.session.namespace.group(group)
-        self._deliveries = Deliveries(self.session, self.group, self.config)
+        self._pipeline = ProducerPipeline(self.session, self.group, self.config)
         self._listener = transaction
         self._observer = SendObserver(list(hooks), group, self.session.clock)
         self._replies = ReplyWaiters()
@@ -163,7 +163,7 @@ class AsyncProducer:
                 checks_at_once=self.config.checks_at_once,
                 checks_max=self.config.checks_max,
             )
-        self._deliveries.start()
+        self._pipeline.start()
         if self.config.trace:
             self._trace = TraceCollector(self.session, self._user_group, "PRODUCE", topic=self.config.trace_topic)
             self._tracer = SendTracer(self._trace, self.session, self._user_group)
@@ -181,7 +181,7 @@ class AsyncProducer:
             return
         self._closed = True
         self._replies.close(self._what)
-        await self._deliveries.close(self._what, self.config.send_timeout_ms)
+        await self._pipeline.close(self._what, self.config.send_timeout_ms)
         if self._trace is not None:
             await self._trace.close()
         await self.session.members.leave(self)
@@ -223,10 +223,8 @@ class AsyncProducer:
             queue, limit_ms = await self._selected(message, sharding_key, select, arg, limit_ms)
             extra = {Property.SHARDING_KEY: str(sharding_key)} if sharding_key is not None else None
         if not self._observer:
-            return await self._deliveries.one(message, queue, limit_ms, extra)
-        return await self._observed(
-            SendMode.SEND, message, queue, self._deliveries.one(message, queue, limit_ms, extra)
-        )
+            return await self._pipeline.one(message, queue, limit_ms, extra)
+        return await self._observed(SendMode.SEND, message, queue, self._pipeline.one(message, queue, limit_ms, extra))
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
@@ -234,7 +232,7 @@ class AsyncProducer:
         """Hand it to the network; nobody says what became of it."""
         self._check_ready()
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
-        work = self._deliveries.oneway(message, queue, limit_ms)
+        work = self._pipeline.oneway(message, queue, limit_ms)
         await self._observer.around(SendMode.ONEWAY, (message,), queue, work, _no_result)
 
     async def send_batch(
@@ -248,7 +246,7 @@ class AsyncProducer:
         check_batch(messages)
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.session.clock.monotonic_ms() + limit_ms
-        work = self._deliveries.parts(messages, queue, deadline_ms)
+        work = self._pipeline.parts(messages, queue, deadline_ms)
         return await self._observer.around(SendMode.BATCH, tuple(messages), queue, work, tuple)
 
     async def send_in_transaction(
@@ -265,11 +263,11 @@ class AsyncProducer:
         if message.is_delayed:
             raise MessageInvalidError("a transactional message cannot be delayed")
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
-        half = self._deliveries.single(message, None, limit_ms, half_properties(self.group))
+        half = self._pipeline.single(message, None, limit_ms, half_properties(self.group))
         sent = await self._observed(SendMode.HALF, message, None, half)
-        topic = self._deliveries.topic(message.topic)
-        addr = await self._deliveries.path.master(topic, sent.queue.broker_name, limit_ms)
-        result = await self._transactions.settle(message, arg, sent, topic, addr)
+        topic = self._pipeline.topic(message.topic)
+        addr = await self._pipeline.path.master(topic, sent.queue.broker_name, limit_ms)
+        result = await self._transactions.finish(message, arg, sent, topic, addr)
         if self._tracer is not None:
             self._tracer.transaction_ended(message, result)
         return result
@@ -280,9 +278,9 @@ class AsyncProducer:
         A broker's refusal says why not: it may be too late. RecallHandleError when it is no handle.
         """
         self._check_ready()
-        place = recall_place(handle)
+        place = decode_recall_handle(handle)
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
-        addr = await self._deliveries.path.master(place.topic, place.broker_name, limit_ms)
+        addr = await self._pipeline.path.master(place.topic, place.broker_name, limit_ms)
         request = RecallRequest(group=self.group, topic=place.topic, handle=place.encode())
         success = False
         try:
@@ -299,18 +297,18 @@ class AsyncProducer:
         """Send it and wait for the reply of whoever consumes it; ReplyTimeoutError when none comes."""
         self._check_ready()
         check(message, self.config.body_bytes_max)
-        topic = self._deliveries.topic(message.topic)
+        topic = self._pipeline.topic(message.topic)
         deadline_ms = self.session.clock.monotonic_ms() + timeout_ms
         correlation_id = str(uuid.uuid4())
         extra = request_properties(correlation_id, self.session.client_id, timeout_ms)
         if self.session.routes.peek(topic) is None:  # its brokers must know us before the reply can come
-            await self._deliveries.path.queues(topic, timeout_ms)
+            await self._pipeline.path.queues(topic, timeout_ms)
             await self.session.members.heartbeat()
         reply = self._replies.expect(correlation_id)
         try:
             left_ms = max(1, deadline_ms - self.session.clock.monotonic_ms())
             sent = await self._observed(
-                SendMode.SEND, message, queue, self._deliveries.single(message, queue, left_ms, extra)
+                SendMode.SEND, message, queue, self._pipeline.single(message, queue, left_ms, extra)
             )
             left_ms = max(1, deadline_ms - self.session.clock.monotonic_ms())
             async with asyncio.timeout(left_ms / 1000):
@@ -334,20 +332,20 @@ class AsyncProducer:
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
         extra = reply_properties(to.properties, to.message_id)
         message = Message(topic=reply_topic(to), body=body, properties=properties or {})
-        work = self._deliveries.single(message, None, limit_ms, extra, RequestCode.SEND_REPLY_MESSAGE_V2)
+        work = self._pipeline.single(message, None, limit_ms, extra, RequestCode.SEND_REPLY_MESSAGE_V2)
         return await self._observed(SendMode.REPLY, message, None, work)
 
     async def queues(self, topic: str, *, timeout_ms: int | None = None) -> tuple[MessageQueue, ...]:
         """Where messages of a topic may go, in the order a selector gets them."""
         self._check_ready()
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
-        found = await self._deliveries.path.queues(self._deliveries.topic(topic), limit_ms)
+        found = await self._pipeline.path.queues(self._pipeline.topic(topic), limit_ms)
         return tuple(self.session.namespace.plain_queue(queue) for queue in found)
 
     # as a member of the session
 
     def topics(self) -> Collection[str]:
-        return tuple(self._deliveries.topics)
+        return tuple(self._pipeline.topics)
 
     def heartbeat_part(self) -> ProducerData:
         return ProducerData(group=self.group)
@@ -358,16 +356,16 @@ class AsyncProducer:
             return
         await self._transactions.check(addr, header, message)
 
-    def take_reply(self, correlation_id: str, reply: StoredMessage) -> bool:
+    def on_reply(self, correlation_id: str, reply: StoredMessage) -> bool:
         return self._replies.take(correlation_id, reply)
 
     def health(self) -> dict[str, Any]:
         return {
             "kind": "producer",
             "group": self._user_group,
-            "topics": sorted(self._deliveries.topics),
-            "in_flight_count": self._deliveries.in_flight.count,
-            "in_flight_bytes": self._deliveries.in_flight.size_bytes,
+            "topics": sorted(self._pipeline.topics),
+            "in_flight_count": self._pipeline.in_flight.count,
+            "in_flight_bytes": self._pipeline.in_flight.size_bytes,
             "waiting_for_replies": len(self._replies),
             "traces_dropped": self._trace.dropped_count if self._trace is not None else 0,
         }
@@ -395,10 +393,10 @@ class AsyncProducer:
         self, message: Message, sharding_key: str | int | None, select: Select | None, arg: Any, timeout_ms: int
     ) -> tuple[MessageQueue, int]:
         """The queue, and what is left of the time."""
-        self._deliveries.check(message)  # before anybody is asked for a route
-        began_ms = self.session.clock.monotonic_ms()
+        self._pipeline.check(message)  # before anybody is asked for a route
+        start_ms = self.session.clock.monotonic_ms()
         queues = await self.queues(message.topic, timeout_ms=timeout_ms)
-        left_ms = max(1, timeout_ms - (self.session.clock.monotonic_ms() - began_ms))
+        left_ms = max(1, timeout_ms - (self.session.clock.monotonic_ms() - start_ms))
         if select is None:
             assert sharding_key is not None
             return queues[hash_index(sharding_key, len(queues))], left_ms

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rocketq.client.core.batches import Accumulator, Batching, batch_request, encode_element, split, stored_bytes
 from rocketq.client.core.config import ProducerConfig
-from rocketq.client.core.messages import Message, Outgoing, Packing, check_and_encode, check_properties
+from rocketq.client.core.messages import EncodeOptions, Message, Outgoing, check_and_encode, check_properties
 from rocketq.client.core.routes import FaultLatency
 from rocketq.client.core.send_flow import Accepted, SendResult, batch_results, send_result
 from rocketq.client.errors import BatchFailedError, ClientClosedError, TooManySendsError
@@ -29,15 +29,15 @@ ASIDE_BYTES: Final = 256 << 10
 """Larger bodies are compressed on a thread, so that the loop goes on."""
 
 
-class Packer:
+class MessageEncoder:
     """Checks, gives ids, compresses. Adds what a namespace needs."""
 
-    def __init__(self, session: Session, packing: Packing) -> None:
+    def __init__(self, session: Session, encode_options: EncodeOptions) -> None:
         self._session = session
-        self._packing = packing
+        self._options = encode_options
 
     def is_compressed(self, body: bytes) -> bool:
-        return len(body) >= self._packing.compress_from_bytes
+        return len(body) >= self._options.compress_from_bytes
 
     def encode(self, message: Message, extra: Mapping[str, str] | None = None) -> Outgoing:
         """With the body as it is; MessageInvalidError says what is wrong."""
@@ -46,11 +46,11 @@ class Packer:
         session = self._session
         if session.namespace.name is not None:
             extra = {**(extra or {}), Property.INSTANCE_ID: session.namespace.name}
-        return check_and_encode(message, session.unique_ids.next(session.clock.now_ms()), self._packing, extra=extra)
+        return check_and_encode(message, session.unique_ids.next(session.clock.now_ms()), self._options, extra=extra)
 
     async def compress(self, outgoing: Outgoing) -> None:
         """The body of a message that is large."""
-        kind, level = self._packing.compression, self._packing.compress_level
+        kind, level = self._options.compression, self._options.compress_level
         if len(outgoing.body) >= ASIDE_BYTES:
             outgoing.body = await asyncio.to_thread(compress, outgoing.body, kind, level=level)
         else:
@@ -233,33 +233,33 @@ class Batcher:
 
     async def _send(self, key: _Key, items: list[_Waiting]) -> None:
         try:
-            await self._settle(key, items)
+            await self._complete(key, items)
         except RocketQError as error:
-            _fail(items, error)
+            _set_error(items, error)
         except asyncio.CancelledError:
-            _fail(items, ClientClosedError("the producer"))
+            _set_error(items, ClientClosedError("the producer"))
             raise
         except Exception as error:  # whatever it is, those who wait must hear of it
-            _fail(items, error)
+            _set_error(items, error)
         finally:
             self._accumulator.ended(key)
             if len(self._accumulator) and not self._turn_set:
                 self._turn()
 
-    async def _settle(self, key: _Key, items: list[_Waiting]) -> None:
+    async def _complete(self, key: _Key, items: list[_Waiting]) -> None:
         if len(items) == 1:
-            _give(items, [await self._single(key, items[0])])
+            _set_results(items, [await self._single(key, items[0])])
             return
         try:
             results = await self._several(key, items)
         except MessageIllegal:  # together they are too large for this broker, one by one they may not be
             for item in items:
                 try:
-                    _give([item], [await self._single(key, item)])
+                    _set_results([item], [await self._single(key, item)])
                 except RocketQError as error:
-                    _fail([item], error)
+                    _set_error([item], error)
             return
-        _give(items, results)
+        _set_results(items, results)
 
     async def _several(self, key: _Key, items: list[_Waiting]) -> list[SendResult]:
         outgoing = batch_request([item.element for item in items], wait=key.wait)
@@ -284,13 +284,13 @@ class Batcher:
         return max(1, min(item.deadline_ms for item in items) - self._clock.monotonic_ms())
 
 
-def _give(items: Sequence[_Waiting], results: Sequence[SendResult]) -> None:
+def _set_results(items: Sequence[_Waiting], results: Sequence[SendResult]) -> None:
     for item, result in zip(items, results, strict=True):
         if not item.result.done():
             item.result.set_result(result)
 
 
-def _fail(items: Sequence[_Waiting], error: Exception) -> None:
+def _set_error(items: Sequence[_Waiting], error: Exception) -> None:
     for item in items:
         if not item.result.done():
             item.result.set_exception(error)
@@ -299,12 +299,12 @@ def _fail(items: Sequence[_Waiting], error: Exception) -> None:
 TOPICS_MAX: Final = 10_000
 
 
-class Deliveries:
+class ProducerPipeline:
     """Topics and queues are as users know them; the namespace is put on here and taken off results."""
 
     def __init__(self, session: Session, group: str, config: ProducerConfig) -> None:
         self._session = session
-        self._packer = Packer(session, config.packing())
+        self._encoder = MessageEncoder(session, config.encode_options())
         faults = FaultLatency(config.fault_latency) if config.fault_latency is not None else None
         self.path = SendPath(
             session,
@@ -340,7 +340,7 @@ class Deliveries:
 
     def check(self, message: Message) -> None:
         """MessageInvalidError says what is wrong, before anybody is called."""
-        self._packer.encode(message)
+        self._encoder.encode(message)
 
     def topic(self, topic: str) -> str:
         """As brokers know it; its route is kept fresh from now on."""
@@ -358,9 +358,9 @@ class Deliveries:
         return self.single(message, queue, timeout_ms, extra)
 
     async def oneway(self, message: Message, queue: MessageQueue | None, timeout_ms: int) -> None:
-        outgoing = self._packer.encode(message)
-        if self._packer.is_compressed(message.body):
-            await self._packer.compress(outgoing)
+        outgoing = self._encoder.encode(message)
+        if self._encoder.is_compressed(message.body):
+            await self._encoder.compress(outgoing)
         target = self._session.namespace.queue(queue) if queue is not None else None
         await self.path.oneway(self.topic(message.topic), outgoing, target, timeout_ms)
 
@@ -373,9 +373,9 @@ class Deliveries:
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
     ) -> SendResult:
         """In a request of its own."""
-        outgoing = self._packer.encode(message, extra)
-        if self._packer.is_compressed(message.body):
-            await self._packer.compress(outgoing)
+        outgoing = self._encoder.encode(message, extra)
+        if self._encoder.is_compressed(message.body):
+            await self._encoder.compress(outgoing)
         if extra is not None and Property.TRANSACTION_PREPARED in extra:
             outgoing.sys_flag |= SysFlag.TRANSACTION_PREPARED
         is_reply = code is RequestCode.SEND_REPLY_MESSAGE_V2  # its topic is the cluster's, in no namespace
@@ -392,9 +392,9 @@ class Deliveries:
         size_bytes = len(outgoing.body)
         in_flight = self.in_flight
         if not in_flight.try_enter(size_bytes):
-            began_ms = self._session.clock.monotonic_ms()
+            start_ms = self._session.clock.monotonic_ms()
             await in_flight.enter(size_bytes, timeout_ms)
-            timeout_ms = max(1, timeout_ms - (self._session.clock.monotonic_ms() - began_ms))
+            timeout_ms = max(1, timeout_ms - (self._session.clock.monotonic_ms() - start_ms))
         try:
             if queue is None:
                 return await self.path.anywhere(topic, outgoing, timeout_ms, code)
@@ -407,12 +407,12 @@ class Deliveries:
             isinstance(message, Message)
             and not message.is_delayed
             and isinstance(message.body, bytes)
-            and not self._packer.is_compressed(message.body)
+            and not self._encoder.is_compressed(message.body)
         )
 
     async def _sharing(self, message: Message, queue: MessageQueue | None, timeout_ms: int) -> SendResult:
         assert self._batcher is not None
-        outgoing = self._packer.encode(message)
+        outgoing = self._encoder.encode(message)
         topic = self.topic(message.topic)
         namespace = self._session.namespace
         target = namespace.queue(queue) if queue is not None else None
@@ -432,8 +432,8 @@ class Deliveries:
     ) -> list[SendResult]:
         """A batch, in as few requests as fit."""
         topic = self.topic(messages[0].topic)
-        packed = [self._packer.encode(message) for message in messages]
-        elements = [encode_element(outgoing) for outgoing in packed]
+        encoded = [self._encoder.encode(message) for message in messages]
+        elements = [encode_element(outgoing) for outgoing in encoded]
         sizes = [stored_bytes(element, topic) for element in elements]
         results: list[SendResult] = []
         for first, end in split(sizes, self._batch_bytes_max):
@@ -443,7 +443,7 @@ class Deliveries:
                     results.append(await self.single(messages[first], queue, left_ms))
                 else:
                     outgoing = batch_request(elements[first:end], wait=messages[0].wait)
-                    results += await self._part(topic, outgoing, packed[first:end], queue, left_ms)
+                    results += await self._part(topic, outgoing, encoded[first:end], queue, left_ms)
             except RocketQError as error:
                 if not results:
                     raise
@@ -454,10 +454,10 @@ class Deliveries:
         self,
         topic: str,
         outgoing: Outgoing,
-        packed: Sequence[Outgoing],
+        encoded: Sequence[Outgoing],
         queue: MessageQueue | None,
         timeout_ms: int,
     ) -> list[SendResult]:
         answer = await self._deliver(topic, outgoing, queue, timeout_ms, RequestCode.SEND_BATCH_MESSAGE)
         answer = answer._replace(queue=self._session.namespace.plain_queue(answer.queue))
-        return batch_results(answer, [one.unique_key for one in packed])
+        return batch_results(answer, [one.unique_key for one in encoded])

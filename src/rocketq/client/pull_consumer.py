@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from rocketq.client.consumer import HALF_AN_HOUR_MS, check_consumer_group, check_sql, default_store
 from rocketq.client.core.config import PullConfig
-from rocketq.client.core.consumer_stats import ClientFigures, running_properties
+from rocketq.client.core.consumer_stats import ConsumerStats, running_properties
 from rocketq.client.core.offsets import ResetTo
 from rocketq.client.core.process_queue import PulledQueue
 from rocketq.client.core.routes import queue_order, subscribe_queues
@@ -19,8 +19,8 @@ from rocketq.client.core.subscriptions import ALL, SubscriptionTable, make_subsc
 from rocketq.client.errors import ClientClosedError, ClientError
 from rocketq.client.fetcher import COUNT_MAX, PULL_TIMEOUT_MS, GroupPulls, PullResult
 from rocketq.client.members import Member
-from rocketq.client.offsets import OffsetKeeper, OffsetStore, QueuePositions
-from rocketq.client.pull_queues import LitePorts, LiteQueues
+from rocketq.client.offsets import ConsumerOffsets, OffsetStore, QueuePositions
+from rocketq.client.pull_queues import PullQueuePorts, PullQueues
 from rocketq.client.rebalance import Rebalancer
 from rocketq.client.session import Session, SessionConfig
 from rocketq.errors import ConfigError, RocketQError
@@ -35,16 +35,16 @@ log = logging.getLogger(__name__)
 class PullEngine:
     """Belongs to one event loop; made when the consumer starts."""
 
-    def __init__(self, member: Member, ports: LitePorts, began_ms: int) -> None:
+    def __init__(self, member: Member, ports: PullQueuePorts, start_ms: int) -> None:
         self._member = member
         self._ports = ports
         self._session = ports.session
         self._group = ports.group
         self._config = config = ports.config
-        self._keeper = ports.keeper
+        self._group_offsets = ports.group_offsets
         self._subscriptions = ports.subscriptions
-        self._began_ms = began_ms
-        self.queues = LiteQueues(ports)
+        self._start_ms = start_ms
+        self.queues = PullQueues(ports)
         self.rebalancer = Rebalancer(
             ports.session,
             ports.group,
@@ -82,8 +82,8 @@ class PullEngine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.queues.stop()
         if self._config.auto_commit:
-            self.commit_settled()
-        await self._keeper.save()
+            self.update_offsets()
+        await self._group_offsets.save()
         await self._session.members.leave(self._member)
 
     # which queues
@@ -124,19 +124,19 @@ class PullEngine:
             for queue, offset in offsets.items():
                 if self.queues.get(queue) is not None:
                     await self.queues.seek(queue, offset)
-                    await self._keeper.set(queue, offset)
+                    await self._group_offsets.set(queue, offset)
 
     # which offsets
 
-    def settle(self) -> None:
+    def mark_consumed(self) -> None:
         """All that was handed out is dealt with."""
         for one in self.queues.all():
-            one.settle()
+            one.mark_consumed()
 
-    def commit_settled(self) -> None:
+    def update_offsets(self) -> None:
         for one in self.queues.all():
-            if one.settled is not None:
-                self._keeper.table.update(one.queue, one.settled)
+            if one.consumed is not None:
+                self._group_offsets.table.update(one.queue, one.consumed)
 
     @property
     def commit_is_due(self) -> bool:
@@ -144,16 +144,16 @@ class PullEngine:
         return self._config.auto_commit and waited_ms >= self._config.auto_commit_interval_ms
 
     async def auto_commit(self) -> None:
-        """What is settled is saved, if that is due."""
+        """What is consumed is saved, if that is due."""
         if self.commit_is_due:
             self._committed_ms = self._session.clock.monotonic_ms()
-            self.commit_settled()
-            await self._keeper.save()
+            self.update_offsets()
+            await self._group_offsets.save()
 
     async def _save_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self._config.persist_interval_ms / 1000)
-            await self._keeper.save()
+            await self._group_offsets.save()
 
     # what operators ask
 
@@ -166,17 +166,17 @@ class PullEngine:
                 consume_type=ConsumeType.CONSUME_ACTIVELY,
                 orderly=False,
                 workers=0,
-                began_ms=self._began_ms,
+                start_ms=self._start_ms,
                 settings=self._config,
             ),
             subscriptions=self._subscriptions.all(),
             queues={one.queue: self._report(one, skew_ms) for one in self.queues.all()},
-            rates=self._ports.figures.rates(clock.monotonic_ms()),
+            rates=self._ports.stats.rates(clock.monotonic_ms()),
         )
 
     def _report(self, one: PulledQueue, skew_ms: int) -> QueueReport:
         return QueueReport(
-            commit_offset=self._keeper.table.get(one.queue) or 0,
+            commit_offset=self._group_offsets.table.get(one.queue) or 0,
             cached_min_offset=one.position or 0,
             cached_max_offset=one.pull_offset or 0,
             cached_count=one.count,
@@ -239,16 +239,16 @@ class AsyncPullConsumer:
         self.group = self._namespace.group(group)
         self._subscriptions = SubscriptionTable()
         self._assigned: set[MessageQueue] | None = None
-        self._began_ms = self.session.clock.now_ms()
+        self._start_ms = self.session.clock.now_ms()
         self._positions = QueuePositions(self.session)
         self._pulls = GroupPulls(self.session, self.group, self._namespace)
         from_time_ms = self.config.from_time_ms
-        self._keeper = OffsetKeeper(
+        self._group_offsets = ConsumerOffsets(
             offset_store or default_store(self.session, self.config, self.group),
             self._positions,
             self.group,
             from_where=self.config.from_where,
-            from_time_ms=self._began_ms - HALF_AN_HOUR_MS if from_time_ms is None else from_time_ms,
+            from_time_ms=self._start_ms - HALF_AN_HOUR_MS if from_time_ms is None else from_time_ms,
         )
         self._engine: PullEngine | None = None
         self._last: PulledQueue | None = None
@@ -262,29 +262,29 @@ class AsyncPullConsumer:
             raise ClientClosedError(f"consumer {self.group}")
         if self._engine is not None:
             raise ClientError(f"consumer {self.group} was started already")
-        ports = LitePorts(
+        ports = PullQueuePorts(
             session=self.session,
             group=self.group,
             namespace=self._namespace,
             config=self.config,
             pulls=self._pulls,
             subscriptions=self._subscriptions,
-            keeper=self._keeper,
-            figures=ClientFigures(),
+            group_offsets=self._group_offsets,
+            stats=ConsumerStats(),
         )
-        self._engine = PullEngine(self, ports, self._began_ms)
+        self._engine = PullEngine(self, ports, self._start_ms)
         await self._engine.start(self._assigned)
 
     async def close(self) -> None:
         """What was handed out is dealt with; offsets are saved, brokers told."""
-        await self.leave(settled=True)
+        await self.leave(consumed=True)
 
-    async def leave(self, *, settled: bool) -> None:
-        """Closing; with `settled` False what was handed out last comes again."""
+    async def leave(self, *, consumed: bool) -> None:
+        """Closing; with `consumed` False what was handed out last comes again."""
         if self._closed:
             return
-        if settled:
-            self._settle()
+        if consumed:
+            self._mark_consumed()
         self._closed = True
         try:
             if self._engine is not None:
@@ -304,7 +304,7 @@ class AsyncPullConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.leave(settled=error is None)
+        await self.leave(consumed=error is None)
 
     # which messages
 
@@ -348,7 +348,7 @@ class AsyncPullConsumer:
         What was handed out before counts as dealt with.
         """
         engine = self._running()
-        self._settle()
+        self._mark_consumed()
         await engine.auto_commit()
         loop = asyncio.get_running_loop()
         wait_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
@@ -362,9 +362,9 @@ class AsyncPullConsumer:
             self._running()
         return taken
 
-    def give_back(self, messages: Sequence[StoredMessage]) -> None:
+    def put_back(self, messages: Sequence[StoredMessage]) -> None:
         """The last messages handed out were not looked at: they are handed out again."""
-        self._running().queues.give_back(messages)
+        self._running().queues.put_back(messages)
 
     def __aiter__(self) -> AsyncIterator[StoredMessage]:
         return self
@@ -372,7 +372,7 @@ class AsyncPullConsumer:
     async def __anext__(self) -> StoredMessage:
         engine = self._running()
         if self._last is not None:
-            self._last.settle()
+            self._last.mark_consumed()
         if engine.commit_is_due:
             await engine.auto_commit()
         while not (taken := engine.queues.take(1)):
@@ -451,19 +451,19 @@ class AsyncPullConsumer:
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """These offsets, or everything handed out; saved when this returns. RocketQError where that failed."""
         if offsets is None:
-            self._settle()
+            self._mark_consumed()
             if self._engine is not None:
-                self._engine.commit_settled()
+                self._engine.update_offsets()
         for queue, offset in (offsets or {}).items():
-            self._keeper.table.update(self._namespace.queue(queue), offset)
-        if not await self._keeper.save():
+            self._group_offsets.table.update(self._namespace.queue(queue), offset)
+        if not await self._group_offsets.save():
             raise ClientError(f"group {self.group}: some offsets were not saved; the log says why")
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """What is saved of this queue; None where nothing ever was."""
         named = self._namespace.queue(queue)
-        known = self._keeper.table.get(named)
-        return known if known is not None else await self._keeper.peek(named)
+        known = self._group_offsets.table.get(named)
+        return known if known is not None else await self._group_offsets.peek(named)
 
     def health(self) -> Mapping[str, Any]:
         """For `session.health()`: the queues that are ours and what is held of them."""
@@ -495,7 +495,7 @@ class AsyncPullConsumer:
             await self._engine.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
 
     def consume_positions(self, topic: str) -> Mapping[MessageQueue, int]:
-        return {queue: offset for queue, offset in self._keeper.table.all().items() if queue.topic == topic}
+        return {queue: offset for queue, offset in self._group_offsets.table.all().items() if queue.topic == topic}
 
     def running_info(self) -> RunningConsumer:
         return self._engine.running_info() if self._engine is not None else RunningConsumer()
@@ -518,7 +518,7 @@ class AsyncPullConsumer:
             raise NotAssignedError(queue)
         return one
 
-    def _settle(self) -> None:
+    def _mark_consumed(self) -> None:
         self._last = None
         if self._engine is not None:
-            self._engine.settle()
+            self._engine.mark_consumed()

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketq.client.core.config import PullConfig, PullWindow
-from rocketq.client.core.consumer_stats import ClientFigures
+from rocketq.client.core.consumer_stats import ConsumerStats
 from rocketq.client.core.namespaces import Namespace
 from rocketq.client.core.process_queue import PULL_IDLE_MS_MAX, PulledQueue
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import SubscriptionTable
 from rocketq.client.fetcher import GroupPulls, PullStatus
-from rocketq.client.offsets import OffsetKeeper
+from rocketq.client.offsets import ConsumerOffsets
 from rocketq.client.rebalance import RebalancePlan
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
@@ -30,21 +30,21 @@ CHECK_S: Final = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class LitePorts:
+class PullQueuePorts:
     session: Session
     group: str
     namespace: Namespace
     config: PullConfig
     pulls: GroupPulls
     subscriptions: SubscriptionTable
-    keeper: OffsetKeeper
-    figures: ClientFigures
+    group_offsets: ConsumerOffsets
+    stats: ConsumerStats
 
 
-class LiteQueues:
+class PullQueues:
     """Belongs to one event loop."""
 
-    def __init__(self, ports: LitePorts) -> None:
+    def __init__(self, ports: PullQueuePorts) -> None:
         self._ports = ports
         self._window: PullWindow = ports.config.window
         self._queues: dict[MessageQueue, PulledQueue] = {}
@@ -82,9 +82,9 @@ class LiteQueues:
         one.dropped = True
         await self._halt(queue)
         self._ports.pulls.forget(queue)
-        if self._ports.config.auto_commit and one.settled is not None:
-            self._ports.keeper.table.update(queue, one.settled)
-        await self._ports.keeper.give_away(queue)
+        if self._ports.config.auto_commit and one.consumed is not None:
+            self._ports.group_offsets.table.update(queue, one.consumed)
+        await self._ports.group_offsets.give_away(queue)
 
     async def stop(self) -> None:
         for queue in list(self._tasks):
@@ -113,13 +113,13 @@ class LiteQueues:
             self._freed.set()
         return taken
 
-    def give_back(self, messages: Sequence[StoredMessage]) -> None:
+    def put_back(self, messages: Sequence[StoredMessage]) -> None:
         by_queue: dict[MessageQueue, list[StoredMessage]] = {}
         for message in messages:
             by_queue.setdefault(self._ports.namespace.queue(message.queue), []).append(message)
         for queue, some in by_queue.items():
             if (one := self._queues.get(queue)) is not None:
-                one.give_back(some)
+                one.put_back(some)
 
     async def arrival(self, timeout_s: float) -> None:
         """Until something may be there, at most so long."""
@@ -152,7 +152,7 @@ class LiteQueues:
         while not one.dropped:
             try:
                 if one.pull_offset is None:
-                    one.seek(await self._ports.keeper.start_of(one.queue))
+                    one.seek(await self._ports.group_offsets.start_of(one.queue))
                 await self._until_ready(one)
                 await self._pull(one)
                 failed = 0
@@ -177,7 +177,7 @@ class LiteQueues:
         if one.dropped or one.pull_offset is None:
             return
         subscription = ports.subscriptions.get(queue.topic) or Subscription(topic=queue.topic)
-        seeks, began_ms = one.seeks, self._now_ms()
+        seeks, start_ms = one.seeks, self._now_ms()
         result = await ports.pulls.pull(
             queue,
             one.pull_offset,
@@ -197,8 +197,8 @@ class LiteQueues:
             return
         messages: Sequence[StoredMessage] = result.messages
         if messages:
-            ports.figures.of(queue.topic, one.last_pull_ms).pulled(
-                one.last_pull_ms, len(messages), one.last_pull_ms - began_ms
+            ports.stats.of(queue.topic, one.last_pull_ms).pulled(
+                one.last_pull_ms, len(messages), one.last_pull_ms - start_ms
             )
             for keeps in ports.config.filters:
                 messages = keeps.keep(ports.group, queue, messages)

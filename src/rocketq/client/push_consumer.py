@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from rocketq.client.consume import ConcurrentService, OrderlyService, SendBacks, ServicePorts
 from rocketq.client.consumer import HALF_AN_HOUR_MS, check_consumer_group, check_sql, default_store
 from rocketq.client.core.config import PushConfig
-from rocketq.client.core.consumer_stats import ClientFigures, running_properties
+from rocketq.client.core.consumer_stats import ConsumerStats, running_properties
 from rocketq.client.core.namespaces import Namespace
 from rocketq.client.core.process_queue import ProcessQueue
 from rocketq.client.core.routes import queue_order
@@ -20,9 +20,9 @@ from rocketq.client.core.stored_messages import StoredMessage, delivered
 from rocketq.client.core.subscriptions import ALL, SubscriptionTable, make_subscription
 from rocketq.client.errors import ClientClosedError, ClientError
 from rocketq.client.fetcher import GroupPulls, PullPorts
-from rocketq.client.listener import Calling, Listener, call_directly, takes_two
+from rocketq.client.listener import Listener, ListenerRunner, accepts_two_arguments, call_directly
 from rocketq.client.members import Member
-from rocketq.client.offsets import OffsetKeeper, OffsetStore, QueuePositions
+from rocketq.client.offsets import ConsumerOffsets, OffsetStore, QueuePositions
 from rocketq.client.push_queues import PushQueues, QueueLocks
 from rocketq.client.rebalance import Rebalancer
 from rocketq.client.session import Session, SessionConfig
@@ -60,18 +60,18 @@ class PushEngine:
         self._namespace = namespace
         self._group = group = member.group
         self._subscriptions = subscriptions
-        self._began_ms = session.clock.now_ms()
-        self.figures = ClientFigures()
+        self._start_ms = session.clock.now_ms()
+        self.stats = ConsumerStats()
         self.resumed = asyncio.Event()
         if not paused:
             self.resumed.set()
         from_time_ms = config.from_time_ms
-        self.keeper = OffsetKeeper(
+        self.group_offsets = ConsumerOffsets(
             offset_store or default_store(session, config, group),
             QueuePositions(session),
             group,
             from_where=config.from_where,
-            from_time_ms=self._began_ms - HALF_AN_HOUR_MS if from_time_ms is None else from_time_ms,
+            from_time_ms=self._start_ms - HALF_AN_HOUR_MS if from_time_ms is None else from_time_ms,
         )
         self._trace: TraceCollector | None = None
         hooks = list(config.hooks)
@@ -79,22 +79,22 @@ class PushEngine:
             plain = self._namespace.plain(group)
             self._trace = TraceCollector(session, plain, "CONSUME", topic=config.trace_topic)
             hooks.append(ConsumeTracer(self._trace, session, plain))
-        self._calling = Calling(listener, session.clock, hooks, config.consume_timeout_ms)
+        self._runner = ListenerRunner(listener, session.clock, hooks, config.consume_timeout_ms)
         ports = PullPorts(
             session=session,
             group=group,
             config=config,
             pulls=GroupPulls(session, group, self._namespace),
             subscriptions=self._subscriptions,
-            offsets=self.keeper.table,
-            commits_with_pulls=self.keeper.goes_with_pulls,
-            figures=self.figures,
+            offsets=self.group_offsets.table,
+            commits_with_pulls=self.group_offsets.goes_with_pulls,
+            stats=self.stats,
             resumed=self.resumed,
             submit=self._submit,
             moved=self._moved,
             window=config.window,
         )
-        self.queues = PushQueues(ports, self.keeper, QueueLocks(session, group))
+        self.queues = PushQueues(ports, self.group_offsets, QueueLocks(session, group))
         self.service = self.queues.service = self._make_service()
         self.rebalancer = Rebalancer(
             session,
@@ -114,10 +114,10 @@ class PushEngine:
             group=self._namespace.plain(self._group),
             config=self._config,
             clock=self._session.clock,
-            calling=self._calling,
+            runner=self._runner,
             send_backs=SendBacks(self._session, self._group, self._namespace, self._config.max_reconsume_times),
-            offsets=self.keeper.table,
-            figures=self.figures,
+            offsets=self.group_offsets.table,
+            stats=self.stats,
             freed=self.queues.freed,
         )
         if self._config.orderly:
@@ -188,7 +188,7 @@ class PushEngine:
     async def _save_offsets(self) -> None:
         while True:
             await asyncio.sleep(self._config.persist_interval_ms / 1000)
-            await self.keeper.save()
+            await self.group_offsets.save()
 
     async def _renew_locks(self) -> None:
         await asyncio.sleep(min(FIRST_LOCK_RENEWAL_S, self._config.lock_interval_ms / 1000))
@@ -213,7 +213,7 @@ class PushEngine:
                 log.exception("group %s: sending back late messages failed", self._group)
 
     def running_info(self) -> RunningConsumer:
-        clock, table = self._session.clock, self.keeper.table
+        clock, table = self._session.clock, self.group_offsets.table
         skew_ms = clock.now_ms() - clock.monotonic_ms()
         return RunningConsumer(
             properties=running_properties(
@@ -221,19 +221,19 @@ class PushEngine:
                 consume_type=ConsumeType.CONSUME_PASSIVELY,
                 orderly=self._config.orderly,
                 workers=self._config.workers,
-                began_ms=self._began_ms,
+                start_ms=self._start_ms,
                 settings=self._config,
             ),
             subscriptions=self._subscriptions.all(),
             queues={held.queue: held.report(table.get(held.queue) or 0, skew_ms) for held in self.queues.held()},
-            rates=self.figures.rates(clock.monotonic_ms()),
+            rates=self.stats.rates(clock.monotonic_ms()),
         )
 
     async def consume_directly(self, message: StoredMessage) -> ConsumeDirectlyResult:
         """One call, whose outcome touches no offset."""
         first_topic = message.properties.get(Property.RETRY_TOPIC) or message.topic
         return await call_directly(
-            self._calling.listener,
+            self._runner.listener,
             delivered(message, topic=self._namespace.plain(first_topic)),
             self._namespace.plain(self._group),
             self._config,
@@ -282,7 +282,7 @@ class AsyncPushConsumer:
         self.config = config if orderly is None else replace(config, orderly=orderly)
         if not callable(listener):
             raise ConfigError(f"a listener is called, {type(listener).__name__} cannot be")
-        if not takes_two(listener):
+        if not accepts_two_arguments(listener):
             raise ConfigError("a listener is called with two arguments, the messages and a context: this one cannot be")
         check_consumer_group(group)
         if session is not None and (name_servers is not None or session_config is not None):
@@ -396,7 +396,7 @@ class AsyncPushConsumer:
         told = {"kind": "push consumer", "group": self._namespace.plain(self.group), "paused": self._paused}
         if self._engine is None:
             return {**told, "assignment": {}}
-        now_ms, table = self.session.clock.monotonic_ms(), self._engine.keeper.table
+        now_ms, table = self.session.clock.monotonic_ms(), self._engine.group_offsets.table
         queues = {
             self._namespace.plain_queue(held.queue): QueueHealth(
                 committed=table.get(held.queue),
@@ -411,7 +411,7 @@ class AsyncPushConsumer:
     async def commit(self) -> None:
         """Save the offsets reached now instead of within the next seconds."""
         if self._engine is not None:
-            await self._engine.keeper.save()
+            await self._engine.group_offsets.save()
 
     # what a session and brokers ask
 
@@ -438,7 +438,9 @@ class AsyncPushConsumer:
     def consume_positions(self, topic: str) -> Mapping[MessageQueue, int]:
         if self._engine is None:
             return {}
-        return {queue: offset for queue, offset in self._engine.keeper.table.all().items() if queue.topic == topic}
+        return {
+            queue: offset for queue, offset in self._engine.group_offsets.table.all().items() if queue.topic == topic
+        }
 
     def running_info(self) -> RunningConsumer:
         return self._engine.running_info() if self._engine is not None else RunningConsumer()

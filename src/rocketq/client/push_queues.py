@@ -12,7 +12,7 @@ from rocketq.client.core.process_queue import OrderlyQueue, ProcessQueue
 from rocketq.client.core.routes import MASTER_ID
 from rocketq.client.fan_out import outcomes
 from rocketq.client.fetcher import PullPorts, QueuePulling
-from rocketq.client.offsets import OffsetKeeper
+from rocketq.client.offsets import ConsumerOffsets
 from rocketq.client.rebalance import RebalancePlan
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
@@ -82,9 +82,9 @@ _POLL_S: Final = 0.005
 class PushQueues:
     """Changed only under the rebalancer's lock, or when the consumer ends."""
 
-    def __init__(self, ports: PullPorts, keeper: OffsetKeeper, locks: QueueLocks) -> None:
+    def __init__(self, ports: PullPorts, group_offsets: ConsumerOffsets, locks: QueueLocks) -> None:
         self._ports = ports
-        self._keeper = keeper
+        self._group_offsets = group_offsets
         self._locks = locks
         self._full_window = ports.window
         self._owned: dict[MessageQueue, QueuePulling] = {}
@@ -136,11 +136,11 @@ class PushQueues:
                 log.info("%s is kept for another round: its listener is busy", queue)
                 return False
         if isinstance(self.service, ConcurrentService):
-            self.service.settle()
+            self.service.flush_completed()
         await pulling.stop()
         self._owned.pop(queue, None)
         self._ports.pulls.forget(queue)
-        await self._keeper.give_away(queue)
+        await self._group_offsets.give_away(queue)
         await self._unlock([queue])
         return True
 
@@ -153,19 +153,19 @@ class PushQueues:
                 log.info("%s is still locked by another member", queue)
                 continue
             try:
-                offset = await self._keeper.start_of(queue)
+                offset = await self._group_offsets.start_of(queue)
             except RocketQError as error:
                 log.warning("%s is not begun yet: %s", queue, error)
                 continue
             except Exception:  # a user's own store must not keep other queues from being begun
                 log.exception("%s is not begun yet: the offset store failed", queue)
                 continue
-            self._begin(queue, offset)
+            self._start_queue(queue, offset)
             added = True
         await self._unlock([queue for queue in locked if queue not in self._owned])
         return added
 
-    def _begin(self, queue: MessageQueue, offset: int) -> None:
+    def _start_queue(self, queue: MessageQueue, offset: int) -> None:
         now_ms = self._now_ms()
         held = OrderlyQueue(queue, now_ms) if self._orderly else ProcessQueue(queue, now_ms)
         if isinstance(held, OrderlyQueue):
@@ -231,8 +231,8 @@ class PushQueues:
                 await self.service.release(pulling.held, RELEASE_WAIT_MS)
             pulling.held.clear()
             self._owned.pop(queue, None)
-            await self._keeper.set(queue, offsets[queue])
-            self._keeper.table.forget(queue)
+            await self._group_offsets.set(queue, offsets[queue])
+            self._group_offsets.table.forget(queue)
 
     async def stop(self, service_wait_ms: int) -> bool:
         """No more pulls; what listeners still have is awaited and counts. Offsets are saved, locks given back."""
@@ -241,7 +241,7 @@ class PushQueues:
         finished = await self.service.stop(service_wait_ms)
         for pulling in pullings:
             pulling.held.dropped = True
-        await self._keeper.save()
+        await self._group_offsets.save()
         await self._unlock(self._maybe_locked)
         self._owned.clear()
         return finished

@@ -41,7 +41,7 @@ class RouteCache:
         self._clock = clock
         self._life_ms = life_ms
         self._kept: dict[str, _Kept] = {}
-        self._under_way: dict[str, asyncio.Task[TopicRoute]] = {}
+        self._in_flight: dict[str, asyncio.Task[TopicRoute]] = {}
 
     def peek(self, topic: str) -> TopicRoute | None:
         """The route as it is remembered if it is not older than its life, and served."""
@@ -91,15 +91,15 @@ class RouteCache:
         return [broker for topic in chosen if topic in self._kept for broker in self._kept[topic].route.brokers]
 
     async def close(self) -> None:
-        tasks = list(self._under_way.values())
+        tasks = list(self._in_flight.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, topic: str) -> asyncio.Task[TopicRoute]:
-        task = self._under_way.get(topic)
+        task = self._in_flight.get(topic)
         if task is None:
-            task = self._under_way[topic] = asyncio.create_task(self._ask(topic))
+            task = self._in_flight[topic] = asyncio.create_task(self._ask(topic))
             task.add_done_callback(lambda done: self._finished(topic, done))
         return task
 
@@ -118,6 +118,6 @@ class RouteCache:
         return route
 
     def _finished(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
-        self._under_way.pop(topic, None)
+        self._in_flight.pop(topic, None)
         if not task.cancelled():
             task.exception()  # asked for, so that it counts as seen when all who waited are gone

@@ -88,7 +88,7 @@ class SendPath:
 
         What no other try can help is raised as it is; SendFailedError tells of all tries.
         """
-        began_ms = self._clock.monotonic_ms()
+        start_ms = self._clock.monotonic_ms()
         attempts: list[Attempt] = []
         unsure: Accepted | None = None
         failed_broker: str | None = None
@@ -99,29 +99,29 @@ class SendPath:
             queue = self._choice.choose(target.queues, failed_broker, now_ms)
             if queue.broker_name == failed_broker:
                 await asyncio.sleep(min(policy.pause_ms(attempt), left_ms) / 1000)  # it is the only one there is
-            left_ms = timeout_ms - (self._clock.monotonic_ms() - began_ms)
+            left_ms = timeout_ms - (self._clock.monotonic_ms() - start_ms)
             if left_ms <= 0:
                 break
             failed_broker = queue.broker_name
             try:
                 answer = await self._try(target, queue, outgoing, policy.timeout_ms(attempt, left_ms), code)
             except RocketQError as error:
-                if not policy.is_worth_another(error):
+                if not policy.is_retriable(error):
                     if unsure is not None:
                         return unsure
                     raise
                 attempts.append((queue.broker_name, error))
                 self._session.routes.expire(topic)
             else:
-                if policy.is_settled(SEND_STATUSES[answer.code]):
+                if policy.is_final(SEND_STATUSES[answer.code]):
                     return answer
                 unsure = answer
-            left_ms = timeout_ms - (self._clock.monotonic_ms() - began_ms)
+            left_ms = timeout_ms - (self._clock.monotonic_ms() - start_ms)
             if left_ms <= 0:
                 break
         if unsure is not None:
             return unsure
-        elapsed_ms = self._clock.monotonic_ms() - began_ms
+        elapsed_ms = self._clock.monotonic_ms() - start_ms
         raise failure(topic, attempts, elapsed_ms, timeout_ms) from (attempts[-1][1] if attempts else None)
 
     async def to_queue(
@@ -132,9 +132,9 @@ class SendPath:
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
     ) -> Accepted:
         """To this queue, once."""
-        began_ms = self._clock.monotonic_ms()
+        start_ms = self._clock.monotonic_ms()
         target = self._known(queue.topic) or await self._target(queue.topic, timeout_ms)
-        left_ms = max(1, timeout_ms - (self._clock.monotonic_ms() - began_ms))
+        left_ms = max(1, timeout_ms - (self._clock.monotonic_ms() - start_ms))
         try:
             return await self._try(target, queue, outgoing, left_ms, code)
         except RocketQError:
@@ -205,7 +205,7 @@ class SendPath:
     ) -> Accepted:
         """An exchange from which we learn how its broker does."""
         assert self._faults is not None
-        began_ms = self._clock.monotonic_ms()
+        start_ms = self._clock.monotonic_ms()
         isolated = reachable = True
         try:
             answer = await self._exchange(target, queue, outgoing, timeout_ms, code)
@@ -221,7 +221,7 @@ class SendPath:
             raise
         finally:
             now_ms = self._clock.monotonic_ms()
-            self._faults.record(queue.broker_name, now_ms - began_ms, now_ms, isolated=isolated, reachable=reachable)
+            self._faults.record(queue.broker_name, now_ms - start_ms, now_ms, isolated=isolated, reachable=reachable)
         return answer
 
     async def _exchange(

@@ -31,7 +31,7 @@ from rocketq.runtime.clock import Clock, SystemClock
 
 
 @runtime_checkable
-class TellsHealth(Protocol):
+class ReportsHealth(Protocol):
     """A member that has something to say."""
 
     def health(self) -> Mapping[str, Any]: ...
@@ -93,7 +93,7 @@ class Session:
         self.dispatcher = Dispatcher()
         self.namespace = Namespace(self.config.namespace or _implied_namespace(name_servers))
         self.name_servers = NameServers(parse_name_servers(name_servers), self.exchange)
-        self.routes = RouteCache(self._look_up_route, self.clock, life_ms=self.config.route_life_ms)
+        self.routes = RouteCache(self._lookup_route, self.clock, life_ms=self.config.route_life_ms)
         self.unique_ids = UniqueIds(_host_bytes(), os.getpid(), int.from_bytes(os.urandom(4), "big"))
         self._pool = ConnectionPool(self.dispatcher, tls=self.config.tls, hooks=hooks)
         self._closed = False
@@ -137,11 +137,13 @@ class Session:
         self._refuse_if_closed()
         await self._pool.invoke_oneway(addr, command, timeout_ms or self.config.control_timeout_ms)
 
-    async def ask(self, header: Header | None = None, *, code: RequestCode | None = None, body: bytes = b"") -> Command:
+    async def call_name_server(
+        self, header: Header | None = None, *, code: RequestCode | None = None, body: bytes = b""
+    ) -> Command:
         """The answer of a NameServer."""
-        return await self.name_servers.ask(make_request(header, opaque=0, code=code, body=body))
+        return await self.name_servers.call(make_request(header, opaque=0, code=code, body=body))
 
-    async def tell(self, header: Header) -> None:
+    async def call_all_name_servers(self, header: Header) -> None:
         """Every NameServer; PartlyFailedError names those that did not accept it."""
         command = make_request(header, opaque=0)
         await on_each({addr: self.exchange(addr, command) for addr in self.name_servers.addrs})
@@ -163,7 +165,7 @@ class Session:
 
     async def cluster(self) -> ClusterTable:
         """All brokers that are registered now."""
-        return ClusterTable.decode((await self.ask(code=RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+        return ClusterTable.decode((await self.call_name_server(code=RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
     @property
     def is_plain(self) -> bool:
@@ -177,9 +179,9 @@ class Session:
     async def writable(self, addr: str, code: int, timeout_ms: int) -> tuple[Connection, int]:
         """A connection whose peer is not behind with reading, and what is left of the time then."""
         self._refuse_if_closed()
-        began_ms = self.clock.monotonic_ms()
+        start_ms = self.clock.monotonic_ms()
         connection = await self._pool.ready(addr, code, timeout_ms)
-        return connection, max(1, timeout_ms - (self.clock.monotonic_ms() - began_ms))
+        return connection, max(1, timeout_ms - (self.clock.monotonic_ms() - start_ms))
 
     def is_connected(self, addr: str) -> bool:
         return self._pool.opened(addr) is not None
@@ -193,7 +195,7 @@ class Session:
             name_servers={addr: self.is_connected(addr) for addr in self.name_servers.addrs},
             brokers={addr: self.is_connected(addr) for addr in sorted(addrs)},
             routes=self.routes.ages_ms(),
-            members=tuple(member.health() for member in members if isinstance(member, TellsHealth)),
+            members=tuple(member.health() for member in members if isinstance(member, ReportsHealth)),
             closed=self._closed,
         )
 
@@ -211,8 +213,8 @@ class Session:
     ) -> None:
         await self.close()
 
-    async def _look_up_route(self, topic: str) -> TopicRoute:
-        return TopicRoute.decode((await self.ask(RouteRequest(topic=topic, strict_json=True))).body)
+    async def _lookup_route(self, topic: str) -> TopicRoute:
+        return TopicRoute.decode((await self.call_name_server(RouteRequest(topic=topic, strict_json=True))).body)
 
 
 def _implied_namespace(name_servers: str | Sequence[str] | None) -> str | None:
@@ -221,10 +223,10 @@ def _implied_namespace(name_servers: str | Sequence[str] | None) -> str | None:
 
 
 def _client_id(instance_name: str | None) -> str:
-    return f"{_own_ip()}@{instance_name or f'{os.getpid()}#{int.from_bytes(os.urandom(6))}'}"
+    return f"{_local_ip()}@{instance_name or f'{os.getpid()}#{int.from_bytes(os.urandom(6))}'}"
 
 
-def _own_ip() -> str:
+def _local_ip() -> str:
     """Of the way to other networks, without sending anything there; ids need no more than a hint."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final, Literal
 
 from rocketq.client.core.consume_results import ConsumeEvent, ConsumeOutcome
-from rocketq.client.core.messages import Message, Packing, prepare
+from rocketq.client.core.messages import EncodeOptions, Message, prepare
 from rocketq.client.core.send_flow import SendContext, SendMode, SendResult, TransactionResult
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.trace_records import (
@@ -44,7 +44,7 @@ _STATE_NAMES: Final = {
     TransactionState.UNKNOWN: "UNKNOW",
 }
 """As Java spells them."""
-_NOT_COMPRESSED: Final = Packing(compress_from_bytes=1 << 30)
+_NOT_COMPRESSED: Final = EncodeOptions(compress_from_bytes=1 << 30)
 
 
 class TraceCollector:

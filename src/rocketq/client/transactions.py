@@ -88,7 +88,7 @@ class Transactions:
         self._checks_max = checks_max
         self._checks = 0
 
-    async def settle(self, message: Message, arg: Any, sent: SendResult, topic: str, addr: str) -> TransactionResult:
+    async def finish(self, message: Message, arg: Any, sent: SendResult, topic: str, addr: str) -> TransactionResult:
         """Run the local part and tell the broker at `addr`; it asks again when it does not hear of it."""
         error: BaseException | None = None
         if sent.status is SendStatus.SEND_OK:

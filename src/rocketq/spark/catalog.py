@@ -171,11 +171,11 @@ class Catalog:
 
     def _registered(self) -> set[str]:
         """The names of all brokers that are there."""
-        answer = self._calls.client.ask(code=RequestCode.GET_BROKER_CLUSTER_INFO)
+        answer = self._calls.client.call_name_server(code=RequestCode.GET_BROKER_CLUSTER_INFO)
         return set(ClusterTable.decode(answer.body).brokers)
 
     def _matching(self, pattern: str) -> list[str]:
-        answer = self._calls.client.ask(code=RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        answer = self._calls.client.call_name_server(code=RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         names = TopicList.decode(answer.body).topics
         return sorted(name for name in names if re.fullmatch(pattern, name))
 

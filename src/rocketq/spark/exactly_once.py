@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Ends(Protocol):
-    def settle(
+    def end_all(
         self, group: str, handles: Iterable[HalfHandle], state: TransactionState
     ) -> dict[HalfHandle, RocketQError]: ...
 
@@ -137,7 +137,7 @@ def abort_batch(batch: Batch, sent: Sequence[HalfHandle], manifests: Manifests, 
 
 
 def _commit(manifest: Manifest, ends: Ends) -> None:
-    failures = ends.settle(manifest.group, manifest.handles, TransactionState.COMMIT)
+    failures = ends.end_all(manifest.group, manifest.handles, TransactionState.COMMIT)
     if failures:
         raise SparkError(
             f"batch {manifest.batch} of query {manifest.query}: {len(failures)} of {manifest.count} messages are not "
@@ -147,7 +147,7 @@ def _commit(manifest: Manifest, ends: Ends) -> None:
 
 def _roll_back(group: str, handles: Iterable[HalfHandle], ends: Ends) -> None:
     """As a courtesy: brokers give up by themselves what nobody decides on."""
-    failures = ends.settle(group, sorted(handles), TransactionState.ROLLBACK)
+    failures = ends.end_all(group, sorted(handles), TransactionState.ROLLBACK)
     if failures:
         log.warning("half messages of an attempt that does not count were not rolled back, brokers will give them up: "
                     "%s", describe_handles(failures))  # fmt: skip

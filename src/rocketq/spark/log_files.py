@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from rocketq.client.blocking.queue_reader import NotInPlaceError, PlacedRecords
+from rocketq.client.blocking.queue_reader import LocalReadError, RecordLocations
 from rocketq.kernel.buffers import MappedBuffer
 from rocketq.runtime.machine import file_id
 from rocketq.store.segments import file_name
@@ -31,16 +31,16 @@ class LogFiles:
     def __init__(self) -> None:
         self._mapped: dict[str, _Mapped] = {}
 
-    def of(self, placed: PlacedRecords, log_offset: int) -> MappedBuffer:
-        """The file that has this place, whole; NotInPlaceError when it cannot be had."""
+    def of(self, placed: RecordLocations, log_offset: int) -> MappedBuffer:
+        """The file that has this place, whole; LocalReadError when it cannot be had."""
         base = log_offset - log_offset % max(1, placed.file_bytes)
         path = f"{placed.folder}/{file_name(base)}"
         try:
             if file_id(placed.folder) != placed.folder_id:
-                raise NotInPlaceError(f"{placed.folder} is not the folder that the broker has")
+                raise LocalReadError(f"{placed.folder} is not the folder that the broker has")
             return self._file(path, base)
         except (OSError, ValueError) as error:  # an empty file cannot be mapped
-            raise NotInPlaceError(f"{path}: {error}") from None
+            raise LocalReadError(f"{path}: {error}") from None
 
     def _file(self, path: str, base: int) -> MappedBuffer:
         known = self._mapped.pop(path, None)

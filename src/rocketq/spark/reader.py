@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
 from rocketq.client.blocking.client import ReadInto
-from rocketq.client.blocking.queue_reader import NotInPlaceError, PlacedRecords, RangeGoneError
+from rocketq.client.blocking.queue_reader import LocalReadError, RangeGoneError, RecordLocations
 from rocketq.client.core.subscriptions import tags_of
 from rocketq.columns import COLUMN_TYPES, BatchBuilder, arrow_schema
 from rocketq.errors import ProtocolError, RocketQError
@@ -160,7 +160,7 @@ class _Decoder:
         with self._all_or_none(size):
             self._decode(size, into)
 
-    def take_placed(self, placed: PlacedRecords) -> None:
+    def append_local(self, placed: RecordLocations) -> None:
         self._rows.queue_offset_high = self._part.high
         with self._all_or_none(placed.size_bytes):
             self._decode_placed(placed)
@@ -207,7 +207,7 @@ class _Decoder:
         self._lay_out(1 + (size - before - stop) // stop)
         return int(stop)
 
-    def _decode_placed(self, placed: PlacedRecords) -> None:
+    def _decode_placed(self, placed: RecordLocations) -> None:
         """Record by record into the piece, and on from there as if they had been sent. Each says itself where it lies
         and which message it is."""
         queue = self._part.queue
@@ -217,10 +217,10 @@ class _Decoder:
         finally:
             self._rows.topics = self._rows.queue_ids = None
 
-    def _take_from_files(self, placed: PlacedRecords, high: int) -> None:
+    def _take_from_files(self, placed: RecordLocations, high: int) -> None:
         places, at, low, state, file = MappedBuffer(placed.places, 0), 0, placed.low, HAS_MORE, None
         if not placed.places or len(placed.places) % _PLACE.size:
-            raise NotInPlaceError(f"{self._part}: places of {len(placed.places)} bytes")
+            raise LocalReadError(f"{self._part}: places of {len(placed.places)} bytes")
         while state == HAS_MORE:
             log_offset, _, size = _PLACE.unpack_from(placed.places, at * _PLACE.size)
             if file is None or not file.base <= log_offset < file.base + file.size:
@@ -229,7 +229,7 @@ class _Decoder:
                 self._piece = bytearray(min(size, file.size))
             state, following, used = copy_places(file, places, at, low, high, MappedBuffer(self._piece, 0))
             if state == MISPLACED or (state == HAS_MORE and following == at):
-                raise NotInPlaceError(f"{self._part}: what is at place {following} is not of it")
+                raise LocalReadError(f"{self._part}: what is at place {following} is not of it")
             if following > at:
                 self._add_copied(following - at, used, placed.size_bytes)
                 low = _PLACE.unpack_from(placed.places, (following - 1) * _PLACE.size)[1] + 1
@@ -239,7 +239,7 @@ class _Decoder:
         """So many records, that is the piece's first bytes of an answer of `size`."""
         state = self._rows.collect(MappedBuffer(memoryview(self._piece)[:used], 0), 0, used, used)
         if state != MESSAGE or self._rows.at != used or self._rows.rows != count:
-            raise NotInPlaceError(f"{self._part}: a record is damaged, or of another queue")
+            raise LocalReadError(f"{self._part}: a record is damaged, or of another queue")
         self._lay_out(max(1, size // used))
 
     def _lay_out(self, times: int) -> None:

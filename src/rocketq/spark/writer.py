@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from rocketq.client.blocking import BlockingClient
-from rocketq.client.blocking.sender import Parcel, ParcelSender, SendSettings
+from rocketq.client.blocking.sender import BatchSender, OutboundBatch, SendSettings
 from rocketq.client.core.send_flow import Accepted
 from rocketq.errors import RocketQError
 from rocketq.kernel.batch_encode import BatchEncoder
@@ -87,7 +87,7 @@ class TaskWriter:
             timeout_ms=options.timeout_ms,
             retries=options.retries,
         )
-        self.sender = ParcelSender(client, settings, on_refused=self._refused, on_stored=self._stored)
+        self.sender = BatchSender(client, settings, on_refused=self._refused, on_stored=self._stored)
         self._spreader = Spreader(options.topic, self.sender.queues)
         self._encoders: list[BatchEncoder] = []
         self.written = Written()
@@ -156,10 +156,10 @@ class TaskWriter:
         self.before(lane.topic)
         return max(ROWS_MIN, math.ceil(rows / len(self.sender.queues(lane.topic)))) if lane.queue is None else rows
 
-    def _parcels(self, lane: Lane, elements: Elements) -> list[Parcel]:
+    def _parcels(self, lane: Lane, elements: Elements) -> list[OutboundBatch]:
         if lane.is_single or self._half:
             return [
-                Parcel(
+                OutboundBatch(
                     topic=lane.topic,
                     body=body,
                     properties=properties,
@@ -170,28 +170,28 @@ class TaskWriter:
                 )
                 for body, properties, row in elements.messages()
             ]
-        return [Parcel(topic=lane.topic, body=elements.data, is_batch=True, queue=lane.queue, origin=elements)]
+        return [OutboundBatch(topic=lane.topic, body=elements.data, is_batch=True, queue=lane.queue, origin=elements)]
 
-    def _put_all(self, parcels: Sequence[Parcel]) -> None:
+    def _put_all(self, parcels: Sequence[OutboundBatch]) -> None:
         for parcel in parcels:
             self.sender.put(parcel)
 
     # What becomes of them
 
-    def _stored(self, parcel: Parcel, answer: Accepted) -> None:
+    def _stored(self, parcel: OutboundBatch, answer: Accepted) -> None:
         if isinstance(parcel.origin, Elements):
             self.written.rows += len(parcel.origin.rows)
         elif parcel.origin is not None:
             self.written.rows += 1
         self.stored(answer)
 
-    def _refused(self, parcel: Parcel, error: BrokerError) -> Sequence[Parcel]:
+    def _refused(self, parcel: OutboundBatch, error: BrokerError) -> Sequence[OutboundBatch]:
         """Of a batch that its broker does not take, the rows it does not take are found by halving."""
         if parcel.origin is None:
             raise SparkError(f"{self._task}: a dead letter for topic {parcel.topic} was refused: {error}")
         if isinstance(parcel.origin, Elements) and len(parcel.origin.rows) > 1:
             return [
-                Parcel(topic=parcel.topic, body=half.data, is_batch=True, queue=parcel.queue, origin=half)
+                OutboundBatch(topic=parcel.topic, body=half.data, is_batch=True, queue=parcel.queue, origin=half)
                 for half in parcel.origin.halves()
             ]
         row = parcel.origin.rows[0] if isinstance(parcel.origin, Elements) else parcel.origin[0]
@@ -199,7 +199,7 @@ class TaskWriter:
 
     # Bad rows
 
-    def _judged(self, bad: BadRow) -> list[Parcel]:
+    def _judged(self, bad: BadRow) -> list[OutboundBatch]:
         """What the option badRecords says: an error, nothing, or a dead letter."""
         fault = f"row {bad.row.ordinal} of {self._task}, topic {bad.topic or '(none)'}: {bad.reason}"
         policy, written = self._options.bad_records, self.written
@@ -212,7 +212,7 @@ class TaskWriter:
         written.dead_lettered += 1
         return [self._dead_letter(bad)]
 
-    def _dead_letter(self, bad: BadRow) -> Parcel:
+    def _dead_letter(self, bad: BadRow) -> OutboundBatch:
         topic = self._options.dead_letter_topic
         assert topic is not None
         self.before(topic)
@@ -227,7 +227,7 @@ class TaskWriter:
             Property.TAGS: _clean(bad.row.value("tags"))[:200],
             SPARK_ORIGIN: f"{self._task.origin}{bad.row.ordinal}" if self._task.origin else "",
         }
-        return Parcel(
+        return OutboundBatch(
             topic=topic,
             body=kept,
             properties=(encode_properties(properties) + self._half).decode(),

@@ -54,7 +54,7 @@ async def test_a_topic_is_changed_on_one_broker_alone(cluster: EmbeddedCluster, 
 async def test_an_ordered_topic_is_told_to_the_name_servers(cluster: EmbeddedCluster, topic: str) -> None:
     async with AsyncAdmin(cluster.name_server_addr) as admin:
         await admin.topics.create(topic, queues=2, order=True)
-        answer = await admin.session.ask(GetConfigRequest(namespace="ORDER_TOPIC_CONFIG", key=topic))
+        answer = await admin.session.call_name_server(GetConfigRequest(namespace="ORDER_TOPIC_CONFIG", key=topic))
         assert answer.ext_fields["value"] == "broker-0:2;broker-1:2"
 
 

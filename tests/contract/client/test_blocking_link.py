@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from rocketq.client.blocking import client as links
-from rocketq.client.blocking.client import BodyTaker, Link, ReadInto
+from rocketq.client.blocking.client import BlockingConnection, BodyReader, ReadInto
 from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
@@ -35,7 +35,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @contextmanager
-def connected(serve: Served) -> Iterator[Link]:
+def connected(serve: Served) -> Iterator[BlockingConnection]:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def accept() -> None:
@@ -45,7 +45,7 @@ def connected(serve: Served) -> Iterator[Link]:
 
         thread = threading.Thread(target=accept)
         thread.start()
-        link = Link(f"127.0.0.1:{server.getsockname()[1]}")
+        link = BlockingConnection(f"127.0.0.1:{server.getsockname()[1]}")
         try:
             yield link
         finally:
@@ -121,7 +121,7 @@ def take_all(command: Command, size: int, into: ReadInto) -> bool:
 
 
 @pytest.mark.parametrize("take", [None, take_all], ids=["whole", "taken"])
-def test_an_answer_that_stops_in_the_middle_is_a_timeout(take: BodyTaker | None) -> None:
+def test_an_answer_that_stops_in_the_middle_is_a_timeout(take: BodyReader | None) -> None:
     """Goal: neither silence nor half an answer holds a task longer than it was told to wait."""
     done = threading.Event()
 
@@ -136,7 +136,7 @@ def test_an_answer_that_stops_in_the_middle_is_a_timeout(take: BodyTaker | None)
 
 
 @pytest.mark.parametrize("take", [None, take_all], ids=["whole", "taken"])
-def test_a_peer_that_goes_in_the_middle_of_an_answer_is_told_of(take: BodyTaker | None) -> None:
+def test_a_peer_that_goes_in_the_middle_of_an_answer_is_told_of(take: BodyReader | None) -> None:
     """Goal: half an answer is never taken for a whole one."""
     with (
         connected(lambda peer: peer.sendall(answer(1)[:-1])) as link,

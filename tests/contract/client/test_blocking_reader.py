@@ -11,7 +11,7 @@ import pytest
 from rocketq.client import Admin, Message, Producer
 from rocketq.client.blocking import BlockingClient, QueueReader, ReadOptions
 from rocketq.client.blocking.client import ReadInto
-from rocketq.client.blocking.queue_reader import NotInPlaceError, PlacedRecords, RangeGoneError
+from rocketq.client.blocking.queue_reader import LocalReadError, RangeGoneError, RecordLocations
 from rocketq.errors import UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
@@ -63,7 +63,7 @@ class Placed:
         into(memoryview(body))
         self.sent.append(bytes(body))
 
-    def take_placed(self, placed: PlacedRecords) -> None:
+    def append_local(self, placed: RecordLocations) -> None:
         assert placed.folder_id == file_id(placed.folder)
         for log_offset, _, size in iter_unpack(">qqi", placed.places):
             base = log_offset - log_offset % placed.file_bytes
@@ -103,11 +103,11 @@ class LosingSight(Placed):
         super().__init__()
         self._left = answers
 
-    def take_placed(self, placed: PlacedRecords) -> None:
+    def append_local(self, placed: RecordLocations) -> None:
         self._left -= 1
         if self._left < 0:
-            raise NotInPlaceError("gone")
-        super().take_placed(placed)
+            raise LocalReadError("gone")
+        super().append_local(placed)
 
 
 @pytest.mark.skipif(not boot_id(), reason="this system does not say which kernel runs")
@@ -193,7 +193,7 @@ def test_connections_that_were_closed_meanwhile_are_made_anew(
         cluster.stop_name_server()
         cluster.start_name_server()
         cluster.restart_broker()
-        assert client.ask(code=RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).body
+        assert client.call_name_server(code=RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).body
 
 
 def test_a_connection_that_nobody_used_for_long_is_not_used_again(

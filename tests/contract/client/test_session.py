@@ -55,7 +55,7 @@ async def test_a_name_server_that_is_gone_is_passed_over(cluster: EmbeddedCluste
         async with AsyncAdmin(addrs) as admin:
             for _ in range(3):
                 assert "broker-0" in (await admin.brokers.cluster()).brokers
-            assert admin.session.name_servers._turns.order()[0] == cluster.name_server_addr
+            assert admin.session.name_servers._failover.order()[0] == cluster.name_server_addr
 
 
 @on_a_loop

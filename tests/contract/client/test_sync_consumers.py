@@ -41,7 +41,7 @@ def until(true: Callable[[], bool], timeout_s: float = 15) -> None:
 def test_every_public_name_is_there_without_await(ours: type, theirs: type) -> None:
     """Goal: what users call is the same; what only sessions and brokers call is not offered."""
     inner = {"topics", "heartbeat_part", "ids_changed", "reset_offsets", "consume_positions", "running_info"}
-    inner |= {"consume_directly", "give_back", "leave", "is_paused"}
+    inner |= {"consume_directly", "put_back", "leave", "is_paused"}
     names = {name for name, _ in inspect.getmembers(theirs, inspect.isfunction) if not name.startswith("_")} - inner
     assert names <= {name for name, _ in inspect.getmembers(ours, inspect.isfunction)}
 

@@ -9,11 +9,11 @@ from typing import cast
 from rocketq.client.consume import ConcurrentService, SendBacks, ServicePorts
 from rocketq.client.core.config import PushConfig
 from rocketq.client.core.consume_results import ConsumeContext
-from rocketq.client.core.consumer_stats import ClientFigures
+from rocketq.client.core.consumer_stats import ConsumerStats
 from rocketq.client.core.offsets import OffsetTable
 from rocketq.client.core.process_queue import ProcessQueue
 from rocketq.client.core.stored_messages import StoredMessage
-from rocketq.client.listener import Calling, TaskCalls
+from rocketq.client.listener import ListenerRunner, TaskCalls
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.runtime.clock import ManualClock
 
@@ -30,18 +30,18 @@ class Consuming:
     def __init__(self, listener: AsyncListener, count: int) -> None:
         clock = ManualClock()
         self.offsets = OffsetTable()
-        self.figures = ClientFigures()
+        self.stats = ConsumerStats()
         self.freed: list[ProcessQueue] = []
-        calling = Calling(listener, clock, (), 900_000)  # type: ignore[arg-type]
+        runner = ListenerRunner(listener, clock, (), 900_000)  # type: ignore[arg-type]
         self.service = ConcurrentService(
             ServicePorts(
                 group="g",
                 config=PushConfig(workers=WORKERS),
                 clock=clock,
-                calling=calling,
+                runner=runner,
                 send_backs=cast(SendBacks, None),
                 offsets=self.offsets,
-                figures=self.figures,
+                stats=self.stats,
                 freed=self.freed.append,
             )
         )
@@ -102,7 +102,7 @@ def test_a_listener_that_never_waits_needs_few_workers() -> None:
 
 
 def test_what_went_well_is_settled_in_one_heap() -> None:
-    """Goal: one offset for many calls; figures count each call; nothing of it is lost by a stop in the same turn."""
+    """Goal: one offset for many calls; stats count each call; nothing of it is lost by a stop in the same turn."""
 
     async def run() -> None:
         done = asyncio.Event()
@@ -117,9 +117,9 @@ def test_what_went_well_is_settled_in_one_heap() -> None:
         assert consuming.offsets.get(QUEUE) == 30
         assert len(consuming.freed) == 1
         assert (consuming.held.count, consuming.held.calls) == (0, 0)
-        figures = consuming.figures.of(QUEUE.topic, 0)
-        assert figures.done_total == 30
-        assert figures.rates(0).consume_rt == 0.0
+        stats = consuming.stats.of(QUEUE.topic, 0)
+        assert stats.done_total == 30
+        assert stats.rates(0).consume_rt == 0.0
 
     asyncio.run(run())
 
@@ -128,7 +128,7 @@ def test_what_comes_after_a_queue_was_given_away_does_not_count() -> None:
     async def run() -> None:
         async def at_once(messages: Sequence[StoredMessage], context: ConsumeContext) -> None:
             if messages[0].queue_offset == 4:
-                consuming.service.settle()
+                consuming.service.flush_completed()
                 consuming.held.dropped = True
 
         consuming = Consuming(at_once, 30)

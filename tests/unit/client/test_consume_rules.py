@@ -21,7 +21,7 @@ from rocketq.client.core.consume_results import (
 )
 from rocketq.client.core.offsets import OffsetTable, StartRule, decode_offset_file, encode_offset_file, start_rule
 from rocketq.client.core.stored_messages import delivered, message_of
-from rocketq.client.listener import takes_two
+from rocketq.client.listener import accepts_two_arguments
 from rocketq.client.rebalance import plan_topic, unsubscribed
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.model import SysFlag
@@ -103,7 +103,7 @@ def test_a_text_is_no_choice(config: type[PushConfig | PullConfig], wrong: dict[
     ],
 )
 def test_listeners_take_messages_and_a_context(listener: Any, fits: bool) -> None:
-    assert takes_two(listener) is fits
+    assert accepts_two_arguments(listener) is fits
 
 
 def test_levels_of_retries() -> None:

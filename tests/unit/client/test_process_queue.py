@@ -134,7 +134,7 @@ def test_orderly_attempts_are_counted_on_the_messages_put_back() -> None:
     queue.put(run_of(0, 3))
     queue.take(1)
     failed = queue.take(2)
-    queue.again([delivered(message, reconsume_times=message.reconsume_times + 1) for message in failed])
+    queue.requeue([delivered(message, reconsume_times=message.reconsume_times + 1) for message in failed])
     assert [(message.queue_offset, message.reconsume_times) for message in queue.take(9)] == [(1, 1), (2, 1)]
     assert queue.commit() == 3
 

@@ -1,4 +1,4 @@
-"""Pulled bodies, frames of pulls, what a pull consumer holds, figures, subscriptions."""
+"""Pulled bodies, frames of pulls, what a pull consumer holds, stats, subscriptions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketq.client.core.consumer_stats import ClientFigures
+from rocketq.client.core.consumer_stats import ConsumerStats
 from rocketq.client.core.namespaces import Namespace
 from rocketq.client.core.process_queue import PulledQueue
 from rocketq.client.core.requests import PullTemplate
@@ -110,11 +110,11 @@ def test_what_was_handed_out_is_settled_when_more_is_asked_for() -> None:
     queue.seek(0)
     assert queue.put(run_of(0, 5), 5, queue.seeks)
     assert [message.queue_offset for message in queue.take(2)] == [0, 1]
-    assert (queue.position, queue.settled, queue.pull_offset) == (2, 0, 5)
-    queue.settle()
+    assert (queue.position, queue.consumed, queue.pull_offset) == (2, 0, 5)
+    queue.mark_consumed()
     rest = queue.take(9)
-    assert (queue.position, queue.settled, queue.bytes) == (5, 2, 0)
-    queue.give_back(rest[1:])
+    assert (queue.position, queue.consumed, queue.bytes) == (5, 2, 0)
+    queue.put_back(rest[1:])
     assert (queue.position, queue.count) == (3, 2)
     assert [message.queue_offset for message in queue.take(1)] == [3]
 
@@ -127,7 +127,7 @@ def test_a_seek_forgets_what_is_held_and_what_is_on_its_way() -> None:
     taken = queue.take(2)
     queue.seek(40)
     assert not queue.put(run_of(5, 9), 9, before)
-    queue.give_back(taken)
+    queue.put_back(taken)
     assert (queue.count, queue.position, queue.pull_offset) == (0, 40, 40)
 
 
@@ -136,11 +136,11 @@ def test_filtered_stretches_are_passed_over() -> None:
     queue = PulledQueue(QUEUE, 0)
     queue.seek(0)
     queue.put([], 100, queue.seeks)
-    assert (queue.position, queue.settled) == (100, 100)
+    assert (queue.position, queue.consumed) == (100, 100)
     queue.put([stored(100)], 101, queue.seeks)
     queue.take(1)
     queue.put([], 200, queue.seeks)
-    assert (queue.position, queue.settled) == (200, 100)
+    assert (queue.position, queue.consumed) == (200, 100)
     queue.paused = True
     queue.put([stored(200)], 201, queue.seeks)
     assert queue.take(1) == []
@@ -148,20 +148,20 @@ def test_filtered_stretches_are_passed_over() -> None:
 
 
 def test_figures_of_the_last_minute_and_hour() -> None:
-    figures = ClientFigures()
-    one = figures.of("T", 0)
+    stats = ConsumerStats()
+    one = stats.of("T", 0)
     for second in range(100):
         one.pulled(second * 1_000, 32, 4)
         one.consumed(second * 1_000, 30, 2, 10)
-    rates = figures.rates(99_500)["T"]
+    rates = stats.rates(99_500)["T"]
     assert rates.pull_tps == pytest.approx(32, rel=0.02)
     assert rates.consume_ok_tps == pytest.approx(30, rel=0.02)
     assert (rates.pull_rt, rates.consume_rt) == (4.0, 10.0)
     assert rates.consume_failed_count == 200
     assert (one.done_total, one.failed_total, one.pulled_total) == (3_000, 200, 3_200)
-    later = figures.rates(99_500 + 61_000)["T"]
+    later = stats.rates(99_500 + 61_000)["T"]
     assert (later.pull_tps, later.consume_rt, later.consume_failed_count) == (0.0, 0.0, 200)
-    assert figures.rates(99_500 + 3_700_000)["T"].consume_failed_count == 0
+    assert stats.rates(99_500 + 3_700_000)["T"].consume_failed_count == 0
 
 
 def test_subscriptions_have_hashes_of_tags_and_growing_versions() -> None:

@@ -16,7 +16,7 @@ from rocketq.client.core.allocation import Averagely
 from rocketq.client.core.namespaces import Namespace
 from rocketq.client.core.subscriptions import SubscriptionTable, make_subscription
 from rocketq.client.fetcher import GroupPulls
-from rocketq.client.offsets import FileOffsets, OffsetFileError, OffsetKeeper
+from rocketq.client.offsets import ConsumerOffsets, FileOffsets, OffsetFileError
 from rocketq.client.rebalance import RebalancePlan, Rebalancer
 from rocketq.errors import ConnectionClosedError
 from rocketq.protocol.bodies.assignment import Assignment, AssignmentAnswer
@@ -292,10 +292,10 @@ def test_offsets_that_were_not_saved_are_saved_the_next_time() -> None:
 
     async def run() -> None:
         where = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-        keeper = OffsetKeeper(Store(), SimpleNamespace(), "g", from_where=where, from_time_ms=0)  # type: ignore[arg-type]
-        assert await keeper.start_of(QUEUES[0]) == 3
-        keeper.table.update(QUEUES[0], 9)
-        assert [await keeper.save() for _ in range(4)] == [False, False, True, True]
+        group_offsets = ConsumerOffsets(Store(), SimpleNamespace(), "g", from_where=where, from_time_ms=0)  # type: ignore[arg-type]
+        assert await group_offsets.start_of(QUEUES[0]) == 3
+        group_offsets.table.update(QUEUES[0], 9)
+        assert [await group_offsets.save() for _ in range(4)] == [False, False, True, True]
 
     asyncio.run(run())
     assert saved == [{QUEUES[0]: 9}]

@@ -23,13 +23,13 @@ def answered(code: int, remark: str = "") -> RocketQError:
 
 @pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205, 1500])
 def test_these_codes_are_tried_again(code: int) -> None:
-    assert RetryPolicy().is_worth_another(answered(code))
-    assert not RetryPolicy(codes=frozenset()).is_worth_another(answered(code))
+    assert RetryPolicy().is_retriable(answered(code))
+    assert not RetryPolicy(codes=frozenset()).is_retriable(answered(code))
 
 
 @pytest.mark.parametrize("code", [3, 13, 15, 26, 29, 206, 604, 999])
 def test_other_codes_are_not(code: int) -> None:
-    assert not RetryPolicy().is_worth_another(answered(code))
+    assert not RetryPolicy().is_retriable(answered(code))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_other_codes_are_not(code: int) -> None:
     ],
 )
 def test_what_another_broker_may_do_better_is_tried_again(error: RocketQError) -> None:
-    assert RetryPolicy().is_worth_another(error)
+    assert RetryPolicy().is_retriable(error)
 
 
 def test_a_denied_or_bad_message_is_not_tried_again() -> None:
@@ -56,16 +56,16 @@ def test_a_denied_or_bad_message_is_not_tried_again() -> None:
     ):
         assert isinstance(denied, AclDenied)
         assert not denied.retriable
-        assert not RetryPolicy().is_worth_another(denied)
-    assert RetryPolicy().is_worth_another(answered(16, "the broker[b] sending message is forbidden"))
-    assert not RetryPolicy().is_worth_another(MessageInvalidError("empty"))
+        assert not RetryPolicy().is_retriable(denied)
+    assert RetryPolicy().is_retriable(answered(16, "the broker[b] sending message is forbidden"))
+    assert not RetryPolicy().is_retriable(MessageInvalidError("empty"))
 
 
 def test_a_message_that_is_stored_but_unsure_is_enough_unless_told_otherwise() -> None:
-    assert RetryPolicy().is_settled(SendStatus.FLUSH_DISK_TIMEOUT)
+    assert RetryPolicy().is_final(SendStatus.FLUSH_DISK_TIMEOUT)
     strict = RetryPolicy(when_not_stored_ok=True)
-    assert strict.is_settled(SendStatus.SEND_OK)
-    assert not strict.is_settled(SendStatus.SLAVE_NOT_AVAILABLE)
+    assert strict.is_final(SendStatus.SEND_OK)
+    assert not strict.is_final(SendStatus.SLAVE_NOT_AVAILABLE)
 
 
 def test_each_try_but_the_last_may_be_bounded() -> None:

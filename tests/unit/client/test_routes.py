@@ -21,7 +21,7 @@ from rocketq.client.core.routes import (
     subscribe_queues,
 )
 from rocketq.client.errors import NoQueueError
-from rocketq.client.name_servers import Turns
+from rocketq.client.name_servers import FailoverList
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import BrokerData, QueueData, TopicRoute
 
@@ -119,7 +119,7 @@ def test_queues_take_turns_and_a_failed_broker_is_passed_over() -> None:
 
 
 def test_the_name_server_that_answered_is_asked_first_next_time() -> None:
-    turns = Turns(["x", "y", "z"])
+    turns = FailoverList(["x", "y", "z"])
     assert turns.order() == ("x", "y", "z")
     turns.answered("y")
     assert turns.order() == ("y", "z", "x")

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 
-from rocketq.client.blocking.client import BodyTaker
+from rocketq.client.blocking.client import BodyReader
 from rocketq.client.errors import NoQueueError
 from rocketq.errors import ConnectionClosedError
 from rocketq.model import Host, Record
@@ -110,7 +110,7 @@ class PaperBroker:
         self._asked.setdefault(self._at, []).append(replace(command, opaque=opaque))
         return opaque
 
-    def receive(self, code: int, timeout_ms: int, take: BodyTaker) -> Command:
+    def receive(self, code: int, timeout_ms: int, take: BodyReader) -> Command:
         waiting = self._asked.get(self._at)
         if not waiting:
             raise ConnectionClosedError(self._at, "nothing was asked here")

@@ -13,7 +13,7 @@ from struct import pack
 import pytest
 from tests.unit.spark.paper_broker import PaperBroker, record
 
-from rocketq.client.blocking.queue_reader import PlacedRecords
+from rocketq.client.blocking.queue_reader import RecordLocations
 from rocketq.columns import arrow_schema
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
@@ -312,7 +312,7 @@ def test_what_aged_out_meanwhile_is_what_the_broker_says(monkeypatch: pytest.Mon
 def test_few_files_are_mapped_at_a_time(tmp_path: Path) -> None:
     """Goal: a task over a long log does not keep all of it open."""
     broker, files = PlacedBroker(tmp_path / "commitlog", high=200), LogFiles()
-    placed = PlacedRecords(
+    placed = RecordLocations(
         low=0, high=200, folder=str(broker.folder), folder_id=broker.folder_id, file_bytes=FILE_BYTES, size_bytes=1,
         places=b"",
     )  # fmt: skip
@@ -325,7 +325,7 @@ def test_few_files_are_mapped_at_a_time(tmp_path: Path) -> None:
 def test_a_file_that_became_shorter_is_not_read_where_it_was(broker: PlacedBroker) -> None:
     """Goal: memory behind a file's end kills who looks at it."""
     files = LogFiles()
-    placed = PlacedRecords(
+    placed = RecordLocations(
         low=0, high=1, folder=str(broker.folder), folder_id=broker.folder_id, file_bytes=FILE_BYTES, size_bytes=1,
         places=b"",
     )  # fmt: skip

@@ -135,7 +135,7 @@ class Ends:
     def __init__(self, broker: Broker, steps: Steps) -> None:
         self._broker, self._steps = broker, steps
 
-    def settle(
+    def end_all(
         self, group: str, handles: Iterable[HalfHandle], state: TransactionState
     ) -> dict[HalfHandle, RocketQError]:
         failures = {}

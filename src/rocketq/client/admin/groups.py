@@ -249,7 +249,7 @@ class AsyncGroups:
         for topic in (retry_topic(group), *([dlq_topic(group)] if dead_letters else [])):
             drop = DeleteTopicRequest(topic=topic)
             await on_each({name: self._session.call(addr, drop) for name, addr in addrs.items()})
-            await self._session.tell(ForgetTopicRequest(topic=topic, cluster=cluster))
+            await self._session.call_all_name_servers(ForgetTopicRequest(topic=topic, cluster=cluster))
         return tuple(addrs)
 
     async def status(self, group: str) -> GroupStatus:

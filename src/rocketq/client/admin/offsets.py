@@ -86,9 +86,9 @@ class AsyncOffsets:
         """By time once per broker, which works it out itself; to an offset, or one queue, queue by queue."""
         by_queue = queue is not None or to.timestamp_ms is None
         told = plan if by_queue else {one.queue.broker_name: one for one in plan}.values()
-        await on_each({one.queue: self._tell(group, to, one, by_queue=by_queue) for one in told})
+        await on_each({one.queue: self._notify(group, to, one, by_queue=by_queue) for one in told})
 
-    async def _tell(self, group: str, to: ResetTo, change: OffsetChange, *, by_queue: bool) -> None:
+    async def _notify(self, group: str, to: ResetTo, change: OffsetChange, *, by_queue: bool) -> None:
         request = headers.ResetOffsetRequest(
             topic=change.queue.topic,
             group=group,

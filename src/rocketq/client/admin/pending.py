@@ -8,7 +8,7 @@ from typing import Final
 
 from rocketq.client.admin.brokers import BrokerDirectory
 from rocketq.client.admin.groups import GroupLookup
-from rocketq.client.core.messages import recall_place
+from rocketq.client.core.messages import decode_recall_handle
 from rocketq.client.core.routes import subscribe_queues
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.fan_out import on_each
@@ -198,7 +198,7 @@ class AsyncTimers:
 
     async def cancel(self, handle: str) -> Recalled:
         """Take a message back by the handle its producer got; a broker's refusal says why not."""
-        place = recall_place(handle)
+        place = decode_recall_handle(handle)
         addr = await self._directory.addr(place.broker_name)
         answer = await self._session.call(addr, RecallRequest(topic=place.topic, handle=handle))
         return Recalled(place.topic, RecallResponse.decode(answer.ext_fields).message_id, place.broker_name)

@@ -99,17 +99,19 @@ class AsyncTopics:
         await on_each({name: self._session.call(addr, request) for name, addr in masters.items()})
         if order:
             text = format_order((name, request.write_queue_count) for name in masters)
-            await self._session.tell(name_headers.PutConfigRequest(namespace=ORDER_NAMESPACE, key=topic, value=text))
+            await self._session.call_all_name_servers(
+                name_headers.PutConfigRequest(namespace=ORDER_NAMESPACE, key=topic, value=text)
+            )
         routed = await self._await_route(topic, request, set(masters.values()))
         return CreatedTopic(topic=topic, brokers=masters, routed=routed)
 
     async def list(self, *, cluster: str | None = None) -> dict[str, TopicKind]:
         """Every topic with a route, and what it is for."""
         if cluster is None:
-            answer = await self._session.ask(code=RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+            answer = await self._session.call_name_server(code=RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
             await self._directory.masters(cluster)
-            answer = await self._session.ask(name_headers.ClusterTopicsRequest(cluster=cluster))
+            answer = await self._session.call_name_server(name_headers.ClusterTopicsRequest(cluster=cluster))
         table = await self._session.cluster()
         reserved = {*table.brokers, *table.clusters}
         topics = TopicList.decode(answer.body).topics if answer.body else ()
@@ -155,9 +157,11 @@ class AsyncTopics:
             raise NotFoundError("topic", topic, f"cluster {cluster} has no broker with it" if cluster else None)
         request = headers.DeleteTopicRequest(topic=topic)
         await on_each({name: self._session.call(addr, request) for name, addr in brokers.items()})
-        await self._session.tell(name_headers.ForgetTopicRequest(topic=topic, cluster=cluster))
+        await self._session.call_all_name_servers(name_headers.ForgetTopicRequest(topic=topic, cluster=cluster))
         if route.order_config:
-            await self._session.tell(name_headers.DeleteConfigRequest(namespace=ORDER_NAMESPACE, key=topic))
+            await self._session.call_all_name_servers(
+                name_headers.DeleteConfigRequest(namespace=ORDER_NAMESPACE, key=topic)
+            )
         self._session.routes.forget(topic)
         return brokers
 

@@ -45,12 +45,12 @@ _START: Final = struct.Struct(">i4s")
 
 ReadInto = Callable[[memoryview], None]
 """Fills a piece of memory with the bytes that come next."""
-BodyTaker = Callable[[Command, int, ReadInto], bool]
+BodyReader = Callable[[Command, int, ReadInto], bool]
 """Told of an answer without its body, how many bytes that has and how they are had. It takes all of them, or says False
 and takes none."""
 
 
-class Link:
+class BlockingConnection:
     """Answers are matched by their opaque; requests of the peer are none of our business and dropped."""
 
     def __init__(self, addr: str, *, tls: ssl.SSLContext | None = None, timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
@@ -102,7 +102,7 @@ class Link:
                 self._early[other.opaque] = other
         return answer
 
-    def receive(self, code: int, timeout_ms: int, take: BodyTaker | None = None) -> Command:
+    def receive(self, code: int, timeout_ms: int, take: BodyReader | None = None) -> Command:
         """The next answer to any request that was sent; without its body if `take` has it."""
         if self._early:
             return self._early.pop(next(iter(self._early)))
@@ -115,7 +115,7 @@ class Link:
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, code: int, timeout_ms: int, deadline_s: float, take: BodyTaker | None = None) -> Command:
+    def _read(self, code: int, timeout_ms: int, deadline_s: float, take: BodyReader | None = None) -> Command:
         try:
             size, mark = _START.unpack(self._exactly(_START.size, deadline_s))
             if not 4 < size <= FRAME_BYTES_MAX - 4:
@@ -133,7 +133,7 @@ class Link:
         except OSError as error:
             raise ConnectionClosedError(self.addr, str(error)) from None
 
-    def _hand_over(self, command: Command, size: int, deadline_s: float, take: BodyTaker) -> bool:
+    def _hand_over(self, command: Command, size: int, deadline_s: float, take: BodyReader) -> bool:
         left = size
 
         def into(piece: memoryview) -> None:
@@ -213,17 +213,17 @@ class BlockingClient:
         self._name_servers = list(parse_name_servers(name_servers))
         self._credentials = credentials
         self._tls = tls.context() if tls is not None else None
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, BlockingConnection] = {}
         self._routes: dict[str, TopicRoute] = {}
         self._known: set[str] = set()
 
-    def link(self, addr: str) -> Link:
+    def link(self, addr: str) -> BlockingConnection:
         link = self._links.get(addr)
         if link is not None and link.is_stale:
             self.drop(addr)
             link = None
         if link is None:
-            link = self._links[addr] = Link(addr, tls=self._tls)
+            link = self._links[addr] = BlockingConnection(addr, tls=self._tls)
         return link
 
     def drop(self, addr: str) -> None:
@@ -257,7 +257,9 @@ class BlockingClient:
 
     def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
         if fresh or topic not in self._routes:
-            self._routes[topic] = TopicRoute.decode(self.ask(RouteRequest(topic=topic, strict_json=True)).body)
+            self._routes[topic] = TopicRoute.decode(
+                self.call_name_server(RouteRequest(topic=topic, strict_json=True)).body
+            )
             self._known.add(topic)
         return self._routes[topic]
 
@@ -293,25 +295,25 @@ class BlockingClient:
     ) -> None:
         self.close()
 
-    def ask(self, header: Header | None = None, *, code: RequestCode | None = None) -> Command:
+    def call_name_server(self, header: Header | None = None, *, code: RequestCode | None = None) -> Command:
         """The answer of the first NameServer that gives one; UnreachableError when none does."""
         failures = []
         for addr in list(self._name_servers):
             try:
-                return self._asked_of(addr, header, code)
+                return self._call_one(addr, header, code)
             except RemotingError as error:
                 failures.append(error)
                 self._name_servers.append(self._name_servers.pop(0))  # the next one is asked first from now on
         reasons = "; ".join(map(str, failures))
         raise UnreachableError(";".join(self._name_servers), f"no NameServer answered: {reasons}")
 
-    def _asked_of(self, addr: str, header: Header | None, code: RequestCode | None) -> Command:
+    def _call_one(self, addr: str, header: Header | None, code: RequestCode | None) -> Command:
         """A connection from before may have been closed meanwhile, which says nothing about the NameServer."""
-        was_there = addr in self._links
+        was_connected = addr in self._links
         try:
             return self.call(addr, header, code=code)
         except ConnectionClosedError:
-            if not was_there:
+            if not was_connected:
                 raise
         return self.call(addr, header, code=code)
 
@@ -326,7 +328,7 @@ class _Flight(Generic[_Item]):
     deadline_s: float
 
 
-class RequestLine(Generic[_Item]):
+class RequestPipeline(Generic[_Item]):
     """Belongs to one thread, as its client does."""
 
     def __init__(self, client: BlockingClient) -> None:

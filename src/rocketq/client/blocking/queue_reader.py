@@ -133,7 +133,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedRecords:
+class RecordLocations:
     """Messages [low, high) of a queue that a broker has on this machine: where its log is, and where in it they are
     (see kernel/reader.py)."""
 
@@ -150,7 +150,7 @@ class PlacedRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRecords:
+class HeldRecords:
     """An answer that came before its turn; of its records those below `high` count."""
 
     data: bytes
@@ -160,10 +160,10 @@ class KeptRecords:
         return len(self.data)
 
 
-Body = KeptRecords | PlacedRecords
+Body = HeldRecords | RecordLocations
 
 
-class NotInPlaceError(RocketQError):
+class LocalReadError(RocketQError):
     """Files of a log cannot be seen here, or do not have (any more) what a broker said."""
 
 
@@ -177,8 +177,8 @@ class BodySink(Protocol):
     def take(self, size: int, into: ReadInto, high: int) -> None:
         """All `size` bytes of one. What `into` raises is passed on and nothing of that body kept: it comes again."""
 
-    def take_placed(self, placed: PlacedRecords) -> None:
-        """All of them, or NotInPlaceError and none: they come again then, over the line."""
+    def append_local(self, placed: RecordLocations) -> None:
+        """All of them, or LocalReadError and none: they come again then, over the line."""
 
 
 class RangeGoneError(RocketQError):
@@ -249,7 +249,7 @@ class QueueReader:
                 try:
                     self._advance(sink)
                 except (RemotingError, NoQueueError, TopicNotFound) as error:  # a topic goes with its last broker
-                    self._bear(error)
+                    self._handle_failure(error)
                 self._hand_over(sink)
                 yield
         finally:
@@ -258,12 +258,12 @@ class QueueReader:
     def _hand_over(self, sink: BodySink) -> None:
         """What lies next. Where files do not have it, all from there on is asked for again, as records."""
         for body in self._ahead.ready():
-            if isinstance(body, KeptRecords):
+            if isinstance(body, HeldRecords):
                 sink.take(len(body), _from_memory(body.data), body.high)
                 continue
             try:
-                sink.take_placed(body)
-            except NotInPlaceError as reason:
+                sink.append_local(body)
+            except LocalReadError as reason:
                 log.info("%s queue %d: read over the line: %s", self._queue.topic, self._queue.queue_id, reason)
                 self._in_place = False
                 self._abandon()
@@ -340,7 +340,7 @@ class QueueReader:
                     raise RangeGoneError(self._queue, step.low, step.high)
                 if header.log_folder is not None and not self._in_place:
                     raise RemoteProtocolError(f"{addr} answers with places where records were asked for")
-                body: Body = KeptRecords(b"", 0)
+                body: Body = HeldRecords(b"", 0)
                 if answer.code == ResponseCode.SUCCESS:
                     body = _body(answer, header, step.low, self._limit(step))
                 self._ahead.answered(step, body, header.next_offset, passed_bytes=streamed)
@@ -349,7 +349,7 @@ class QueueReader:
             case ResponseCode.PULL_OFFSET_MOVED | ResponseCode.PULL_NOT_FOUND:
                 self._ahead.failed(step)
                 if addr != self._client.master(self._queue.topic, self._queue.broker_name):
-                    self._leave_slave(addr)
+                    self._retry_on_master(addr)
                 else:
                     raise self._gone(step, PullResponse.decode(answer.ext_fields))
             case _:
@@ -357,21 +357,21 @@ class QueueReader:
                 self._ahead.failed(step)
                 if not error.retriable:
                     raise error
-                self._bear(error)
+                self._handle_failure(error)
 
     def _gone(self, step: Step[Body], header: PullResponse) -> RangeGoneError:
         """What the broker says lies next ends the gap; a queue that is shorter than this has nothing next."""
         beyond = header.next_offset if step.low < header.next_offset < header.max_offset else step.high
         return RangeGoneError(self._queue, step.low, min(beyond, step.high))
 
-    def _leave_slave(self, addr: str) -> None:
+    def _retry_on_master(self, addr: str) -> None:
         """A slave may lag behind what its master has; with the master away it is asked again, as after a failure."""
         if self._broker_id != MASTER_ID:
             self._broker_id = MASTER_ID
         else:
-            self._bear(UnreachableError(addr, "a slave that lacks messages, and the master is away"))
+            self._handle_failure(UnreachableError(addr, "a slave that lacks messages, and the master is away"))
 
-    def _bear(self, error: RocketQError) -> None:
+    def _handle_failure(self, error: RocketQError) -> None:
         """Begin again with what is missing, a little later; the failure itself after too many."""
         self._failures += 1
         if self._failures > self._options.retries:
@@ -403,8 +403,8 @@ class _Bodies:
         into(memoryview(body))
         self._taken.append(bytes(body))
 
-    def take_placed(self, placed: PlacedRecords) -> None:
-        raise NotInPlaceError("records are wanted, not their places")
+    def append_local(self, placed: RecordLocations) -> None:
+        raise LocalReadError("records are wanted, not their places")
 
     def taken(self) -> list[bytes]:
         """What came since the last call."""
@@ -414,8 +414,8 @@ class _Bodies:
 
 def _body(answer: Command, header: PullResponse, low: int, high: int) -> Body:
     if header.log_folder is None:
-        return KeptRecords(answer.body, high)
-    return PlacedRecords(
+        return HeldRecords(answer.body, high)
+    return RecordLocations(
         low=low,
         high=high,
         folder=header.log_folder,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from rocketq.client.blocking.client import BlockingClient, RequestLine
+from rocketq.client.blocking.client import BlockingClient, RequestPipeline
 from rocketq.client.core.messages import Outgoing
 from rocketq.client.core.requests import SendTemplate
 from rocketq.client.core.routes import MASTER_ID, RoundRobin, from_template, publish_queues
@@ -34,7 +34,7 @@ SINGLES_PER_SEND: Final = 16
 
 
 @dataclass(slots=True, kw_only=True)
-class Parcel:
+class OutboundBatch:
     """What one request carries: the elements of a batch, or one message and its properties.
 
     With a `queue` it goes there and nowhere else, after everything that was put for that queue before.
@@ -50,7 +50,7 @@ class Parcel:
     """For whoever made it."""
     attempts: list[Attempt] = field(default_factory=list)
     tried: MessageQueue | None = None
-    began_s: float = 0.0
+    start_s: float = 0.0
 
     @property
     def weight(self) -> int:
@@ -72,7 +72,7 @@ class _Target:
     masters: dict[str, str]
 
 
-class ParcelSender:
+class BatchSender:
     """Belongs to one thread. `on_refused` is asked what to send instead of what no broker would take."""
 
     def __init__(
@@ -80,8 +80,8 @@ class ParcelSender:
         client: BlockingClient,
         settings: SendSettings,
         *,
-        on_refused: Callable[[Parcel, BrokerError], Sequence[Parcel]],
-        on_stored: Callable[[Parcel, Accepted], None] = lambda parcel, answer: None,
+        on_refused: Callable[[OutboundBatch, BrokerError], Sequence[OutboundBatch]],
+        on_stored: Callable[[OutboundBatch, Accepted], None] = lambda outbound, answer: None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
@@ -90,9 +90,9 @@ class ParcelSender:
         self._on_refused = on_refused
         self._on_stored = on_stored
         self._pause = pause
-        self._line: RequestLine[Parcel] = RequestLine(client)
+        self._line: RequestPipeline[OutboundBatch] = RequestPipeline(client)
         self._weight = 0
-        self._again: deque[Parcel] = deque()
+        self._again: deque[OutboundBatch] = deque()
         self._held: Counter[MessageQueue] = Counter()
         self._flying: Counter[MessageQueue] = Counter()
         self._choice = RoundRobin(int.from_bytes(os.urandom(2), "big"))  # many short-lived senders spread
@@ -109,15 +109,15 @@ class ParcelSender:
         """The addresses of the topic's brokers by name."""
         return dict(self._found(topic).masters)
 
-    def put(self, parcel: Parcel) -> None:
-        """Returns when it is on its way; an error may be of any parcel that was put before."""
+    def put(self, outbound: OutboundBatch) -> None:
+        """Returns when it is on its way; an error may be of any outbound that was put before."""
         weight_max = self._settings.in_flight_max * SINGLES_PER_SEND
-        while self._again or self._weight + parcel.weight > weight_max or self._must_wait(parcel):
+        while self._again or self._weight + outbound.weight > weight_max or self._must_wait(outbound):
             self._advance()
-        parcel.began_s = time.monotonic()
-        if parcel.queue is not None:
-            self._held[parcel.queue] += 1
-        self._post(parcel)
+        outbound.start_s = time.monotonic()
+        if outbound.queue is not None:
+            self._held[outbound.queue] += 1
+        self._post(outbound)
 
     def drain(self) -> None:
         """Returns when brokers have everything."""
@@ -129,86 +129,86 @@ class ParcelSender:
         self._line.abandon()
         self._again.clear()
 
-    def _must_wait(self, parcel: Parcel) -> bool:
-        return parcel.queue is not None and self._held[parcel.queue] > 0
+    def _must_wait(self, outbound: OutboundBatch) -> bool:
+        return outbound.queue is not None and self._held[outbound.queue] > 0
 
     def _advance(self) -> None:
         """One step: a try that is due again, or the next thing that becomes of a request."""
         if self._again and not (self._again[0].queue is not None and self._flying[self._again[0].queue]):
-            parcel = self._again.popleft()
-            if parcel.attempts:
-                self._wait_for(parcel)
-            self._post(parcel)
+            outbound = self._again.popleft()
+            if outbound.attempts:
+                self._wait_for(outbound)
+            self._post(outbound)
             return
         if not len(self._line):
             return
-        addr, parcel, outcome = self._line.next()
-        self._weight -= parcel.weight
-        queue = parcel.tried
+        addr, outbound, outcome = self._line.next()
+        self._weight -= outbound.weight
+        queue = outbound.tried
         assert queue is not None
-        if parcel.queue is not None:
-            self._flying[parcel.queue] -= 1
+        if outbound.queue is not None:
+            self._flying[outbound.queue] -= 1
         if isinstance(outcome, RocketQError):
-            self._failed(parcel, outcome)
+            self._failed(outbound, outcome)
         elif outcome.code not in SEND_STATUSES:
-            self._failed(parcel, failure_of(outcome, peer=addr))
+            self._failed(outbound, failure_of(outcome, peer=addr))
         else:
-            self._stored(parcel, accepted(outcome.code, outcome.ext_fields, queue))
+            self._stored(outbound, accepted(outcome.code, outcome.ext_fields, queue))
 
-    def _stored(self, parcel: Parcel, answer: Accepted) -> None:
-        if parcel.queue is not None:
-            self._held[parcel.queue] -= 1
-        self._on_stored(parcel, answer)
+    def _stored(self, outbound: OutboundBatch, answer: Accepted) -> None:
+        if outbound.queue is not None:
+            self._held[outbound.queue] -= 1
+        self._on_stored(outbound, answer)
 
-    def _failed(self, parcel: Parcel, error: RocketQError) -> None:
+    def _failed(self, outbound: OutboundBatch, error: RocketQError) -> None:
         if isinstance(error, BrokerError) and is_for_no_broker(error):
-            instead = self._on_refused(parcel, error)
-            if parcel.queue is not None:
-                self._held[parcel.queue] -= 1
+            instead = self._on_refused(outbound, error)
+            if outbound.queue is not None:
+                self._held[outbound.queue] -= 1
             for each in reversed(instead):
-                each.began_s = parcel.began_s
+                each.start_s = outbound.start_s
                 if each.queue is not None:
                     self._held[each.queue] += 1
                 self._again.appendleft(each)
             return
-        if not self._policy.is_worth_another(error):
+        if not self._policy.is_retriable(error):
             raise error
-        parcel.attempts.append((parcel.tried.broker_name if parcel.tried is not None else "", error))
+        outbound.attempts.append((outbound.tried.broker_name if outbound.tried is not None else "", error))
         self._client.forget_routes()
         self._targets.clear()
-        if len(parcel.attempts) >= self._policy.attempts_max:
-            elapsed_ms = round((time.monotonic() - parcel.began_s) * 1000)
-            raise failure(parcel.topic, parcel.attempts, elapsed_ms, 1 << 62) from None
-        self._again.append(parcel)
+        if len(outbound.attempts) >= self._policy.attempts_max:
+            elapsed_ms = round((time.monotonic() - outbound.start_s) * 1000)
+            raise failure(outbound.topic, outbound.attempts, elapsed_ms, 1 << 62) from None
+        self._again.append(outbound)
 
-    def _wait_for(self, parcel: Parcel) -> None:
+    def _wait_for(self, outbound: OutboundBatch) -> None:
         """Another broker is tried at once, the same one after a while."""
-        tried = parcel.attempts[-1][0]
-        target = self._targets.get(parcel.topic)
+        tried = outbound.attempts[-1][0]
+        target = self._targets.get(outbound.topic)
         others = target is not None and any(queue.broker_name != tried for queue in target.queues)
-        if parcel.queue is not None or not others or len(parcel.attempts) > 1:
-            self._pause(min(PAUSE_MS_MAX, self._policy.pause_ms(len(parcel.attempts) + 1)) / 1000)
+        if outbound.queue is not None or not others or len(outbound.attempts) > 1:
+            self._pause(min(PAUSE_MS_MAX, self._policy.pause_ms(len(outbound.attempts) + 1)) / 1000)
 
-    def _post(self, parcel: Parcel) -> None:
+    def _post(self, outbound: OutboundBatch) -> None:
         """On its way, or to be tried again."""
-        failed_broker = parcel.attempts[-1][0] if parcel.attempts else None
+        failed_broker = outbound.attempts[-1][0] if outbound.attempts else None
         try:
-            target = self._target(parcel.topic)
-            queue = parcel.queue or self._choice.choose(target.queues, failed_broker)
-            parcel.tried = queue
+            target = self._target(outbound.topic)
+            queue = outbound.queue or self._choice.choose(target.queues, failed_broker)
+            outbound.tried = queue
             addr = target.masters.get(queue.broker_name)
             if addr is None:
                 raise NoQueueError(queue.topic, f"broker {queue.broker_name} has no master at present")
         except RocketQError as error:
-            if isinstance(error, TopicNotFound) and not self._client.knew(parcel.topic):
+            if isinstance(error, TopicNotFound) and not self._client.knew(outbound.topic):
                 raise
-            self._failed(parcel, error)
+            self._failed(outbound, error)
             return
-        code = RequestCode.SEND_BATCH_MESSAGE if parcel.is_batch else RequestCode.SEND_MESSAGE_V2
-        self._weight += parcel.weight
-        if parcel.queue is not None:
-            self._flying[parcel.queue] += 1
-        self._line.post(addr, parcel, code, self._frame(parcel, queue, code), self._settings.timeout_ms)
+        code = RequestCode.SEND_BATCH_MESSAGE if outbound.is_batch else RequestCode.SEND_MESSAGE_V2
+        self._weight += outbound.weight
+        if outbound.queue is not None:
+            self._flying[outbound.queue] += 1
+        self._line.post(addr, outbound, code, self._frame(outbound, queue, code), self._settings.timeout_ms)
 
     def _found(self, topic: str) -> _Target:
         """Asked again while the brokers of a topic that was there are away: as often as a message would be sent."""
@@ -216,7 +216,7 @@ class ParcelSender:
             try:
                 return self._target(topic)
             except RocketQError as error:
-                if not (self._client.knew(topic) and self._policy.is_worth_another(error)):
+                if not (self._client.knew(topic) and self._policy.is_retriable(error)):
                     raise
                 self._client.forget_routes()
                 self._pause(min(PAUSE_MS_MAX, self._policy.pause_ms(attempt + 1)) / 1000)
@@ -246,10 +246,10 @@ class ParcelSender:
 
     # Frames
 
-    def _frame(self, parcel: Parcel, queue: MessageQueue, code: RequestCode) -> Callable[[int], bytes]:
+    def _frame(self, outbound: OutboundBatch, queue: MessageQueue, code: RequestCode) -> Callable[[int], bytes]:
         born_ms = time.time_ns() // 1_000_000
-        if parcel.is_batch or not self._is_plain:
-            command = self._client.signed(self._command(parcel, queue, code, born_ms))
+        if outbound.is_batch or not self._is_plain:
+            command = self._client.signed(self._command(outbound, queue, code, born_ms))
             return lambda opaque: encode_command(replace(command, opaque=opaque))
         key = (queue.topic, queue.broker_name)
         template = self._templates.get(key)
@@ -262,24 +262,24 @@ class ParcelSender:
                 template_topic=AUTO_CREATE_TOPIC,
                 new_topic_queues=NEW_TOPIC_QUEUES,
             )
-        outgoing = Outgoing(parcel.body, parcel.sys_flag, parcel.properties, "")
+        outgoing = Outgoing(outbound.body, outbound.sys_flag, outbound.properties, "")
         return lambda opaque: template.frame(opaque, queue.queue_id, born_ms, outgoing)
 
-    def _command(self, parcel: Parcel, queue: MessageQueue, code: RequestCode, born_ms: int) -> Command:
+    def _command(self, outbound: OutboundBatch, queue: MessageQueue, code: RequestCode, born_ms: int) -> Command:
         request = SendRequest(
             group=self._settings.group,
             topic=queue.topic,
             default_queue_count=NEW_TOPIC_QUEUES,
             queue_id=queue.queue_id,
-            sys_flag=parcel.sys_flag,
+            sys_flag=outbound.sys_flag,
             born_ms=born_ms,
             flag=0,
-            properties=parcel.properties,
-            batch=parcel.is_batch,
+            properties=outbound.properties,
+            batch=outbound.is_batch,
             broker_name=queue.broker_name,
         )
-        form = HeaderForm.BINARY if parcel.is_batch else HeaderForm.JSON  # the id of each message is in the answer
-        return make_request(request, opaque=0, code=code, body=parcel.body, form=form)
+        form = HeaderForm.BINARY if outbound.is_batch else HeaderForm.JSON  # the id of each message is in the answer
+        return make_request(request, opaque=0, code=code, body=outbound.body, form=form)
 
 
 def is_for_no_broker(error: BrokerError) -> bool:
@@ -327,12 +327,12 @@ class TransactionEnds:
         self._pause = pause
         self._masters: dict[str, str] = {}
 
-    def settle(
+    def end_all(
         self, group: str, handles: Iterable[HalfHandle], state: TransactionState
     ) -> dict[HalfHandle, RocketQError]:
         """Say this of all of them and wait for every answer; what could not be settled, and why."""
         waiting = deque(_End(handle) for handle in handles)
-        line: RequestLine[_End] = RequestLine(self._client)
+        line: RequestPipeline[_End] = RequestPipeline(self._client)
         failures: dict[HalfHandle, RocketQError] = {}
         while waiting or len(line):
             while waiting and len(line) < IN_FLIGHT_MAX:
@@ -360,7 +360,7 @@ class TransactionEnds:
             self._pause(min(PAUSE_MS_MAX, 50 << end.tries) / 1000)
         waiting.append(end)
 
-    def _post(self, line: RequestLine[_End], group: str, end: _End, state: TransactionState) -> RocketQError | None:
+    def _post(self, line: RequestPipeline[_End], group: str, end: _End, state: TransactionState) -> RocketQError | None:
         handle = end.handle
         try:
             addr = self._master(handle.broker_name)
@@ -380,7 +380,7 @@ class TransactionEnds:
 
     def _master(self, broker_name: str) -> str:
         if broker_name not in self._masters:
-            cluster = ClusterTable.decode(self._client.ask(code=RequestCode.GET_BROKER_CLUSTER_INFO).body)
+            cluster = ClusterTable.decode(self._client.call_name_server(code=RequestCode.GET_BROKER_CLUSTER_INFO).body)
             found = {name: data.addrs[MASTER_ID] for name, data in cluster.brokers.items() if MASTER_ID in data.addrs}
             self._masters.update(found)
         if broker_name not in self._masters:

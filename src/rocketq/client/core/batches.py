@@ -109,7 +109,7 @@ class Accumulator(Generic[_Item]):
     def __init__(self, config: Batching) -> None:
         self._config = config
         self._gathered: dict[Hashable, _Gathered[_Item]] = {}
-        self._under_way: dict[Hashable, int] = {}
+        self._in_flight: dict[Hashable, int] = {}
 
     def add(self, key: Hashable, item: _Item, size_bytes: int, now_ms: int) -> list[_Item] | None:
         """What is full with it, or would be too full, and goes now; ask `due` for the rest."""
@@ -126,7 +126,7 @@ class Accumulator(Generic[_Item]):
             full = gathered.items
             del self._gathered[key]
         if full is not None:
-            self._under_way[key] = self._under_way.get(key, 0) + 1
+            self._in_flight[key] = self._in_flight.get(key, 0) + 1
         return full
 
     def due(self, now_ms: int) -> list[tuple[Hashable, list[_Item]]]:
@@ -135,10 +135,10 @@ class Accumulator(Generic[_Item]):
         ready = [
             key
             for key, gathered in self._gathered.items()
-            if self._under_way.get(key, 0) < config.requests_max and now_ms - gathered.first_ms >= config.linger_ms
+            if self._in_flight.get(key, 0) < config.requests_max and now_ms - gathered.first_ms >= config.linger_ms
         ]
         for key in ready:
-            self._under_way[key] = self._under_way.get(key, 0) + 1
+            self._in_flight[key] = self._in_flight.get(key, 0) + 1
         return [(key, self._gathered.pop(key).items) for key in ready]
 
     def next_ms(self) -> int | None:
@@ -146,24 +146,24 @@ class Accumulator(Generic[_Item]):
         waiting = [
             gathered.first_ms + self._config.linger_ms
             for key, gathered in self._gathered.items()
-            if self._under_way.get(key, 0) < self._config.requests_max
+            if self._in_flight.get(key, 0) < self._config.requests_max
         ]
         return min(waiting, default=None)
 
     def ended(self, key: Hashable) -> None:
         """A request of this kind got its answer, or none."""
-        left = self._under_way.get(key, 0) - 1
+        left = self._in_flight.get(key, 0) - 1
         if left > 0:
-            self._under_way[key] = left
+            self._in_flight[key] = left
         else:
-            self._under_way.pop(key, None)
+            self._in_flight.pop(key, None)
 
     def drain(self) -> list[tuple[Hashable, list[_Item]]]:
         """Everything, because it is over."""
         left = [(key, gathered.items) for key, gathered in self._gathered.items()]
         self._gathered.clear()
         for key, _ in left:
-            self._under_way[key] = self._under_way.get(key, 0) + 1
+            self._in_flight[key] = self._in_flight.get(key, 0) + 1
         return left
 
     def __len__(self) -> int:

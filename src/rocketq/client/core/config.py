@@ -11,7 +11,7 @@ from typing import Protocol
 from rocketq.client.core.allocation import AllocationStrategy, Averagely
 from rocketq.client.core.batches import BATCH_BYTES_MAX, Batching
 from rocketq.client.core.consume_results import ConsumeHook, PullFilter
-from rocketq.client.core.messages import BODY_BYTES_MAX, COMPRESS_FROM_BYTES, Packing
+from rocketq.client.core.messages import BODY_BYTES_MAX, COMPRESS_FROM_BYTES, EncodeOptions
 from rocketq.client.core.routes import FaultLatencyConfig
 from rocketq.client.core.send_flow import RETRIED_CODES, RetryPolicy
 from rocketq.errors import ConfigError
@@ -120,7 +120,7 @@ class PushConfig:
     pull_interval_ms: int = 0
     window: PullWindow = field(default_factory=PullWindow)
     max_reconsume_times: int = -1
-    """Deliveries after the first before a message is dead; -1 is 16, in order without end."""
+    """ProducerPipeline after the first before a message is dead; -1 is 16, in order without end."""
     suspend_ms: int = 1_000
     """In order: how long a queue waits after a failure."""
     consume_timeout_ms: int = 15 * 60_000
@@ -254,8 +254,8 @@ class ProducerConfig:
         if self.attempt_timeout_ms is not None and self.attempt_timeout_ms < 1:
             raise ConfigError("attempt_timeout_ms is at least 1")
 
-    def packing(self) -> Packing:
-        return Packing(
+    def encode_options(self) -> EncodeOptions:
+        return EncodeOptions(
             body_bytes_max=self.body_bytes_max,
             compress_from_bytes=self.compress_from_bytes,
             compression=self.compression,

@@ -42,14 +42,14 @@ class Sliding:
         return self._slot % _SLOTS
 
 
-class TopicFigures:
+class TopicStats:
     """Of one topic, for one group. Times are those of the clock that never goes back.
 
     What falls into one second is added up first: this is done for every call of a listener.
     """
 
     def __init__(self, now_ms: int) -> None:
-        self._began_ms = now_ms
+        self._start_ms = now_ms
         self._pulls = Sliding(1_000)
         self._pulled = Sliding(1_000)
         self._calls = Sliding(1_000)
@@ -94,7 +94,7 @@ class TopicFigures:
     def rates(self, now_ms: int) -> ConsumeRates:
         """As brokers and tools ask for them; per second over the last minute, or since the start when that is less."""
         self._add_up(now_ms)
-        span_s = max(1.0, min(60.0, (now_ms - self._began_ms) / 1000))
+        span_s = max(1.0, min(60.0, (now_ms - self._start_ms) / 1000))
         return ConsumeRates(
             pull_rt=_mean(self._pulls.sums(now_ms)),
             pull_tps=self._pulled.sums(now_ms)[0] / span_s,
@@ -110,20 +110,20 @@ def _mean(sums: tuple[int, int]) -> float:
     return total / count if count else 0.0
 
 
-class ClientFigures:
+class ConsumerStats:
     """Of all topics of one consumer."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, TopicFigures] = {}
+        self._topics: dict[str, TopicStats] = {}
 
-    def of(self, topic: str, now_ms: int) -> TopicFigures:
-        figures = self._topics.get(topic)
-        if figures is None:
-            figures = self._topics[topic] = TopicFigures(now_ms)
-        return figures
+    def of(self, topic: str, now_ms: int) -> TopicStats:
+        stats = self._topics.get(topic)
+        if stats is None:
+            stats = self._topics[topic] = TopicStats(now_ms)
+        return stats
 
     def rates(self, now_ms: int) -> dict[str, ConsumeRates]:
-        return {topic: figures.rates(now_ms) for topic, figures in sorted(self._topics.items())}
+        return {topic: stats.rates(now_ms) for topic, stats in sorted(self._topics.items())}
 
 
 def running_properties(
@@ -132,7 +132,7 @@ def running_properties(
     consume_type: ConsumeType,
     orderly: bool,
     workers: int,
-    began_ms: int,
+    start_ms: int,
     settings: PushConfig | PullConfig,
 ) -> dict[str, str]:
     """The names Apache's tools look for, and every setting by its own name."""
@@ -141,7 +141,7 @@ def running_properties(
         "PROP_CONSUME_TYPE": consume_type.value,
         "PROP_CONSUMEORDERLY": "true" if orderly else "false",
         "PROP_THREADPOOL_CORE_SIZE": str(workers),
-        "PROP_CONSUMER_START_TIMESTAMP": str(began_ms),
+        "PROP_CONSUMER_START_TIMESTAMP": str(start_ms),
         "PROP_CLIENT_VERSION": version_name(OUR_VERSION),
     }
     return known | {item.name: str(getattr(settings, item.name)) for item in fields(settings)}

@@ -119,7 +119,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packing:
+class EncodeOptions:
     """How large a message may be, and how bodies are compressed."""
 
     body_bytes_max: int = BODY_BYTES_MAX
@@ -128,13 +128,13 @@ class Packing:
     compress_level: int = 5
 
 
-USUAL_PACKING: Final = Packing()
+USUAL_PACKING: Final = EncodeOptions()
 
 
 def prepare(
     message: Message,
     unique_key: str,
-    packing: Packing = USUAL_PACKING,
+    encode_options: EncodeOptions = USUAL_PACKING,
     *,
     extra: Mapping[str, str] | None = None,
     body_bytes_max: int | None = None,
@@ -143,23 +143,23 @@ def prepare(
 
     `extra` are properties that only a client itself may set.
     """
-    outgoing = check_and_encode(message, unique_key, packing, extra=extra, body_bytes_max=body_bytes_max)
-    if len(message.body) >= packing.compress_from_bytes:
-        outgoing.body = compress(message.body, packing.compression, level=packing.compress_level)
-        outgoing.sys_flag |= packing.compression.sys_flag
+    outgoing = check_and_encode(message, unique_key, encode_options, extra=extra, body_bytes_max=body_bytes_max)
+    if len(message.body) >= encode_options.compress_from_bytes:
+        outgoing.body = compress(message.body, encode_options.compression, level=encode_options.compress_level)
+        outgoing.sys_flag |= encode_options.compression.sys_flag
     return outgoing
 
 
 def check_and_encode(
     message: Message,
     unique_key: str,
-    packing: Packing = USUAL_PACKING,
+    encode_options: EncodeOptions = USUAL_PACKING,
     *,
     extra: Mapping[str, str] | None = None,
     body_bytes_max: int | None = None,
 ) -> Outgoing:
     """As `prepare`, with the body as it is."""
-    check(message, packing.body_bytes_max if body_bytes_max is None else body_bytes_max)
+    check(message, encode_options.body_bytes_max if body_bytes_max is None else body_bytes_max)
     tag, keys = message.tag, message.keys
     if not message.properties and not extra and not message.is_delayed and message.wait and _is_plain(tag, keys):
         text = f"{Property.UNIQUE_KEY}{_NAME_END}{unique_key}{_VALUE_END}{Property.WAIT}{_NAME_END}true{_VALUE_END}"
@@ -382,7 +382,7 @@ def _first_topic(message: StoredMessage) -> str:
     return first or message.topic
 
 
-def recall_place(handle: object) -> RecallHandle:
+def decode_recall_handle(handle: object) -> RecallHandle:
     """Where the message of a handle waits; RecallHandleError when it is none."""
     if handle is None:
         raise RecallHandleError("the message has no recall handle: only one with a timer has, not of every broker")

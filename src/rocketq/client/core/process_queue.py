@@ -29,7 +29,7 @@ class ProcessQueue:
         self.calls = 0
         """Calls of the listener that are not over; those not begun included."""
         self._messages: OrderedDict[int, StoredMessage] = OrderedDict()
-        self._begun_ms: dict[int, int] = {}
+        self._started_ms: dict[int, int] = {}
         self._offset_max = -1
 
     @property
@@ -58,17 +58,17 @@ class ProcessQueue:
     def begin(self, messages: Sequence[StoredMessage], now_ms: int) -> None:
         """The listener is about to get them."""
         for message in messages:
-            self._begun_ms[message.queue_offset] = now_ms
+            self._started_ms[message.queue_offset] = now_ms
 
     def finish(self, messages: Iterable[StoredMessage]) -> int | None:
         """They are done with. The offset to commit; None when nothing was held before."""
-        held, begun_ms = self._messages, self._begun_ms
+        held, started_ms = self._messages, self._started_ms
         if not held:
             return None
         size = count = 0
         for message in messages:
             if held.pop(message.queue_offset, None) is not None:
-                begun_ms.pop(message.queue_offset, None)
+                started_ms.pop(message.queue_offset, None)
                 size += message.body_bytes
                 count += 1
         self.count -= count
@@ -82,7 +82,7 @@ class ProcessQueue:
         ]
         for message in fresh:
             self._messages[message.queue_offset] = message
-            self._begun_ms.pop(message.queue_offset, None)
+            self._started_ms.pop(message.queue_offset, None)
         return fresh
 
     @property
@@ -95,15 +95,15 @@ class ProcessQueue:
     def overdue(self, now_ms: int, timeout_ms: int) -> StoredMessage | None:
         """The lowest message, when its listener has had it for too long. One not begun is never overdue."""
         first = next(iter(self._messages.values()), None)
-        begun_ms = self._begun_ms.get(first.queue_offset) if first is not None else None
-        return first if begun_ms is not None and now_ms - begun_ms > timeout_ms else None
+        started_ms = self._started_ms.get(first.queue_offset) if first is not None else None
+        return first if started_ms is not None and now_ms - started_ms > timeout_ms else None
 
     def pull_is_stuck(self, now_ms: int) -> bool:
         return now_ms - self.last_pull_ms > PULL_IDLE_MS_MAX
 
     def clear(self) -> None:
         self._messages.clear()
-        self._begun_ms.clear()
+        self._started_ms.clear()
         self.count = self.bytes = 0
 
     def report(self, committed: int, clock_skew_ms: int = 0) -> QueueReport:
@@ -167,7 +167,7 @@ class OrderlyQueue(ProcessQueue):
         """All that is taken is still to be consumed."""
         self._put_back(list(self._taken.values()))
 
-    def again(self, messages: Sequence[StoredMessage]) -> None:
+    def requeue(self, messages: Sequence[StoredMessage]) -> None:
         """Of what is taken these are still to be consumed; they may be newer forms of the same messages."""
         self._put_back(messages)
 
@@ -229,7 +229,7 @@ class PulledQueue:
         self.paused = False
         self.pull_offset: int | None = None
         self.position: int | None = None
-        self.settled: int | None = None
+        self.consumed: int | None = None
         self.bytes = 0
         self.last_pull_ms = now_ms
         self.seeks = 0
@@ -248,7 +248,7 @@ class PulledQueue:
         """Go on here; what is held is forgotten."""
         self._messages.clear()
         self.bytes = 0
-        self.pull_offset = self.position = self.settled = offset
+        self.pull_offset = self.position = self.consumed = offset
         self.seeks += 1
 
     def put(self, messages: Sequence[StoredMessage], next_offset: int, seeks: int) -> bool:
@@ -259,8 +259,8 @@ class PulledQueue:
         self.bytes += sum(message.body_bytes for message in messages)
         self.pull_offset = next_offset
         if not self._messages:
-            if self.settled == self.position:
-                self.settled = next_offset  # nothing in between was for us
+            if self.consumed == self.position:
+                self.consumed = next_offset  # nothing in between was for us
             self.position = next_offset
         return True
 
@@ -274,16 +274,16 @@ class PulledQueue:
             self.position = taken[-1].queue_offset + 1
         return taken
 
-    def give_back(self, messages: Sequence[StoredMessage]) -> None:
+    def put_back(self, messages: Sequence[StoredMessage]) -> None:
         """The last messages handed out were not looked at: they are handed out again, unless a seek came between."""
         if messages and messages[-1].queue_offset + 1 == self.position:
             self._messages.extendleft(reversed(messages))
             self.bytes += sum(message.body_bytes for message in messages)
             self.position = messages[0].queue_offset
 
-    def settle(self) -> None:
+    def mark_consumed(self) -> None:
         """Whatever was handed out is dealt with."""
-        self.settled = self.position
+        self.consumed = self.position
 
     @property
     def ready(self) -> bool:

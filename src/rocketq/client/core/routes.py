@@ -225,7 +225,7 @@ class RoundRobin:
         if faults is None:
             if failed_broker is None:
                 return queues[at % len(queues)]
-            return _first(queues, at, failed_broker, _anyone) or queues[at % len(queues)]
+            return _first(queues, at, failed_broker, _any_broker) or queues[at % len(queues)]
         return (
             _first(queues, at, failed_broker, lambda name: faults.is_available(name, now_ms))
             or _first(queues, at, failed_broker, faults.is_reachable)
@@ -243,5 +243,5 @@ def _first(
     return None
 
 
-def _anyone(broker_name: str) -> bool:
+def _any_broker(broker_name: str) -> bool:
     return True

@@ -137,7 +137,7 @@ class RetryPolicy:
     attempt_timeout_ms: int | None = None
     """Of each try but the last; None: a try may take all the time there is."""
 
-    def is_worth_another(self, error: RocketQError) -> bool:
+    def is_retriable(self, error: RocketQError) -> bool:
         match error:
             case AclDenied():
                 return False
@@ -147,7 +147,7 @@ class RetryPolicy:
                 return True
         return False
 
-    def is_settled(self, status: SendStatus) -> bool:
+    def is_final(self, status: SendStatus) -> bool:
         return status is SendStatus.SEND_OK or not self.when_not_stored_ok
 
     def pause_ms(self, attempt: int) -> int:

@@ -304,12 +304,12 @@ class PullConsumer(_Subscribing[AsyncPullConsumer]):
 
     def close(self) -> None:
         """What was handed out is dealt with; offsets are saved, brokers told."""
-        self._leave(settled=True)
+        self._leave(consumed=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave(settled=error is None)
+        self._leave(consumed=error is None)
 
     def _run(self, work: Any) -> Any:
         """Before anything else what was fetched ahead and not looked at goes back."""
@@ -317,20 +317,20 @@ class PullConsumer(_Subscribing[AsyncPullConsumer]):
 
         async def run(consumer: AsyncPullConsumer) -> Any:
             if left:
-                consumer.give_back(left)
+                consumer.put_back(left)
             return await work(consumer)
 
         return self._engine.run(run)
 
-    def _leave(self, *, settled: bool) -> None:
+    def _leave(self, *, consumed: bool) -> None:
         left, self._ahead = self._ahead[::-1], []
 
-        async def farewell(consumer: AsyncPullConsumer) -> None:
+        async def closing(consumer: AsyncPullConsumer) -> None:
             if left:
-                consumer.give_back(left)
-            await consumer.leave(settled=settled)
+                consumer.put_back(left)
+            await consumer.leave(consumed=consumed)
 
-        self._engine.close(farewell)
+        self._engine.close(closing)
 
 
 class Topics(Facade[AsyncAdmin, AsyncTopics]):

@@ -16,7 +16,7 @@ from rocketq.remoting.loops import loop_factory
 
 log = logging.getLogger(__name__)
 
-FAREWELL_S: Final = 120
+CLOSE_TIMEOUT_S: Final = 120
 """Longer than any timeout inside of it; beyond it something hangs."""
 CANCEL_S: Final = 5
 
@@ -36,7 +36,7 @@ class Engine(Generic[_Owner]):
         what: str = "it",
     ) -> None:
         self._make = make
-        self._begin = begin
+        self._start_queue = begin
         self._what = what
         self._lock = threading.Lock()
         self._closed = False
@@ -70,7 +70,7 @@ class Engine(Generic[_Owner]):
             coroutine.close()
             raise ClientClosedError(self._what) from None
 
-    def close(self, farewell: Callable[[_Owner], Coroutine[Any, Any, None]]) -> None:
+    def close(self, closing: Callable[[_Owner], Coroutine[Any, Any, None]]) -> None:
         """The last work; nothing happens where none was ever begun."""
         with self._lock_here():
             if self._closed:
@@ -79,9 +79,9 @@ class Engine(Generic[_Owner]):
             if self._process_id != os.getpid():
                 return
         try:
-            asyncio.run_coroutine_threadsafe(farewell(self._owner), self._loop).result(FAREWELL_S)
+            asyncio.run_coroutine_threadsafe(closing(self._owner), self._loop).result(CLOSE_TIMEOUT_S)
         except TimeoutError:
-            log.warning("%s did not close within %d s: what is left of it is cancelled", self._what, FAREWELL_S)
+            log.warning("%s did not close within %d s: what is left of it is cancelled", self._what, CLOSE_TIMEOUT_S)
         finally:
             self._end(self._loop, self._thread)
 
@@ -99,8 +99,8 @@ class Engine(Generic[_Owner]):
         thread.start()
         try:
             owner = self._make()
-            if self._begin is not None:
-                asyncio.run_coroutine_threadsafe(self._begin(owner), loop).result()
+            if self._start_queue is not None:
+                asyncio.run_coroutine_threadsafe(self._start_queue(owner), loop).result()
         except BaseException:
             self._end(loop, thread)
             raise
