@@ -159,6 +159,7 @@ def test_a_group_from_its_making_to_its_end(rocketq: RunCommand, topic: str, gro
             "committed": 1,
             "max": 4,
             "lag": 3,
+            "unknown": None,
             "last_ms": status["queues"][0]["last_ms"],
         }
     ]
@@ -176,13 +177,19 @@ def test_a_group_from_its_making_to_its_end(rocketq: RunCommand, topic: str, gro
     assert rocketq("group", "status", group).code == 3
 
 
-def test_what_a_group_never_committed_is_unknown(rocketq: RunCommand, topic: str, group: str) -> None:
+def test_lag_of_an_empty_queue_is_0_and_of_a_never_committed_one_unknown(
+    rocketq: RunCommand, topic: str, group: str
+) -> None:
     rocketq("topic", "create", topic, "--queues", "2")
     rocketq("offset", "set", group, topic, "0", "--queue", "broker-0:1")
     status = rocketq("group", "status", group, "--json").json
-    assert [queue["lag"] for queue in status["queues"]] == [None, 0]
+    assert [(queue["lag"], queue["unknown"]) for queue in status["queues"]] == [(0, None), (0, None)]
+    assert status["lag"] == 0
+    assert rocketq("send", topic, "x", "--queue", "broker-0:0").code == 0
+    status = rocketq("group", "status", group, "--json").json
+    assert [(queue["lag"], queue["unknown"]) for queue in status["queues"]] == [(None, "never_committed"), (0, None)]
     assert status["lag"] is None
-    assert "?" in rocketq("group", "status", group).out
+    assert "? never_committed" in rocketq("group", "status", group).out
 
 
 def test_the_cluster_and_its_brokers(rocketq: RunCommand, cluster: EmbeddedCluster) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from rocketq.client.admin.groups import GroupStatus, QueueLag, merge_connections, queue_lags
 from rocketq.client.core.offsets import OffsetChange, QueueBounds, ResetTo, target_of
+from rocketq.model.lag import UnknownLag
 from rocketq.protocol.bodies.clients import Connection, ConsumerConnections, Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.stats import QueueProgress
@@ -43,8 +44,11 @@ def test_unknown_is_unknown() -> None:
 
 def test_lag_is_a_number_when_everything_is_known() -> None:
     one = QueueLag(queue=queue(0), committed=4, max_offset=10)
+    caught_up = QueueLag(queue=queue(1), committed=10, max_offset=10)
+    empty = QueueLag(queue=queue(2), committed=None, max_offset=0)
+    assert status(one, caught_up, empty).lag == 6
     ahead = QueueLag(queue=queue(1), committed=12, max_offset=10)
-    assert status(one, ahead).lag == 4  # offsets kept from a deleted log are shown as they are
+    assert (ahead.unknown, status(one, ahead).lag, status(one, ahead).lag_known) == (UnknownLag.OFFSET_AHEAD, None, 6)
     assert status(one, unreachable={"c": "gone"}).lag is None
     assert status().lag == 0
 

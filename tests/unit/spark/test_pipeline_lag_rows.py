@@ -26,8 +26,8 @@ def test_what_nobody_knows_stays_unknown() -> None:
     assert group_lags(rows) == [GroupLag(1_000, "g", lag=4, queues=3, unknown=2, behind_ms=None)]
 
 
-def test_an_offset_beyond_the_end_is_no_lag_below_zero() -> None:
-    assert [row.lag for row in rows_of(status(queue_lag(0, 12, 9)), 0)] == [0]
+def test_lag_of_an_offset_beyond_the_end_is_unknown() -> None:
+    assert [row.lag for row in rows_of(status(queue_lag(0, 12, 9)), 0)] == [None]
 
 
 def test_age_counts_only_while_messages_wait() -> None:

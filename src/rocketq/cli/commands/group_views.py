@@ -35,6 +35,7 @@ def status_json(status: GroupStatus) -> dict[str, Any]:
                 "committed": one.committed,
                 "max": one.max_offset,
                 "lag": one.lag,
+                "unknown": None if one.unknown is None else one.unknown.value,
                 "last_ms": one.last_ms,
             }
             for one in status.queues
@@ -74,7 +75,7 @@ def _queues_text(status: GroupStatus) -> str:
             one.queue.queue_id,
             one.committed,
             one.max_offset,
-            one.lag,
+            one.lag if one.unknown is None else f"{UNKNOWN} {one.unknown.value}",
             time_text(one.last_ms),
         )
         for one in status.queues

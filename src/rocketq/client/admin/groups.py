@@ -13,6 +13,7 @@ from rocketq.client.fan_out import Outcomes, on_each, outcomes
 from rocketq.client.offsets import QueuePositions
 from rocketq.client.session import Session
 from rocketq.errors import ConfigError, RocketQError
+from rocketq.model.lag import Lag, UnknownLag, queue_lag
 from rocketq.protocol.bodies.clients import (
     Connection,
     ConsumerConnections,
@@ -23,7 +24,7 @@ from rocketq.protocol.bodies.clients import (
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.stats import ConsumeStats, QueueProgress
-from rocketq.protocol.bodies.topics import QueueRange
+from rocketq.protocol.bodies.topics import QueueRange, TopicStats
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.failures import ConsumerNotOnline, InternalFailure, TopicNotFound
@@ -32,7 +33,7 @@ from rocketq.protocol.headers import groups as membership
 from rocketq.protocol.headers.groups import ConsumerConnectionRequest, ConsumeStatsRequest, DeleteGroupRequest
 from rocketq.protocol.headers.nameserver import ForgetTopicRequest
 from rocketq.protocol.headers.offsets import OffsetResponse, QueryOffsetRequest
-from rocketq.protocol.headers.topics import DeleteTopicRequest
+from rocketq.protocol.headers.topics import DeleteTopicRequest, TopicStatsRequest
 from rocketq.protocol.headers.wire import Header
 from rocketq.protocol.names import dlq_topic, group_fault, retry_topic
 
@@ -44,13 +45,22 @@ class QueueLag:
     queue: MessageQueue
     committed: int | None
     max_offset: int | None
+    min_offset: int | None = None
     last_ms: int | None = None
 
     @property
     def lag(self) -> int | None:
-        if self.committed is None or self.max_offset is None:
-            return None
-        return self.max_offset - self.committed
+        """Messages stored and not committed; None when that is unknown (`unknown` has the reason)."""
+        return self._rule.messages
+
+    @property
+    def unknown(self) -> UnknownLag | None:
+        """Why the lag is unknown; None when it is known."""
+        return self._rule.reason
+
+    @property
+    def _rule(self) -> Lag:
+        return queue_lag(self.committed, self.min_offset, self.max_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +101,33 @@ def queue_lags(
     never_committed: Set[MessageQueue],
     ranges: Mapping[MessageQueue, QueueRange | None],
 ) -> tuple[QueueLag, ...]:
-    """Of queues a broker reported progress for, and of those it did not, which nothing was committed for."""
-    reported = (_reported_lag(queue, found, queue in never_committed) for queue, found in progress.items())
+    """Lag of queues that brokers reported progress for, and of other queues of the topics: never committed. A range is
+    None where the broker did not answer."""
+    reported = (
+        QueueLag(
+            queue=queue,
+            committed=None if queue in never_committed else found.consumer_offset,
+            max_offset=found.broker_offset,
+            min_offset=_min_offset(ranges.get(queue)),
+            last_ms=found.last_ms or None,
+        )
+        for queue, found in progress.items()
+    )
     others = (
-        QueueLag(queue=queue, committed=None, max_offset=found.max_offset if found is not None else None)
+        QueueLag(
+            queue=queue,
+            committed=None,
+            max_offset=found.max_offset if found is not None else None,
+            min_offset=_min_offset(found),
+        )
         for queue, found in ranges.items()
         if queue not in progress
     )
     return tuple(sorted((*reported, *others), key=lambda lag: queue_order(lag.queue)))
 
 
-def _reported_lag(queue: MessageQueue, found: QueueProgress, never_committed: bool) -> QueueLag:
-    return QueueLag(
-        queue=queue,
-        committed=None if never_committed else found.consumer_offset,
-        max_offset=found.broker_offset,
-        last_ms=found.last_ms or None,
-    )
+def _min_offset(found: QueueRange | None) -> int | None:
+    return None if found is None else found.min_offset
 
 
 def merge_connections(parts: Iterable[ConsumerConnections]) -> ConsumerConnections | None:
@@ -278,7 +298,7 @@ class AsyncGroups:
             queues=queue_lags(
                 progress,
                 await self._never_committed(group, progress),
-                await self._ranges(topics, progress.keys(), unreachable),
+                await self._ranges(topics, {name: masters[name] for name in masters if name not in unreachable}),
             ),
             consume_tps=sum(part.consume_tps for part in parts),
             unreachable={name: str(error) for name, error in unreachable.items()},
@@ -324,17 +344,21 @@ class AsyncGroups:
         found = await outcomes({queue: self._lookup.committed(group, queue) for queue in unsure})
         return frozenset(queue for queue in unsure if found.results.get(queue) is None)
 
-    async def _ranges(
-        self, topics: Iterable[str], known: Iterable[MessageQueue], unreachable: Mapping[str, RocketQError]
-    ) -> dict[MessageQueue, QueueRange | None]:
-        """Of queues no broker reported progress for; None where the broker does not answer."""
-        reported = frozenset(known)
-        queues = [queue for topic in topics for queue in await self._queues(topic) if queue not in reported]
-        asked = [queue for queue in queues if queue.broker_name not in unreachable]
-        found = await outcomes({queue: self._positions.bounds(queue) for queue in asked})
-        ranges: dict[MessageQueue, QueueRange | None] = dict.fromkeys(queues)
-        for queue, bounds in found.results.items():
-            ranges[queue] = QueueRange(min_offset=bounds.min_offset, max_offset=bounds.max_offset)
+    async def _ranges(self, topics: Iterable[str], masters: Mapping[str, str]) -> dict[MessageQueue, QueueRange | None]:
+        """First and next offset of every queue of the topics, with one request per topic and broker; None where the
+        broker does not answer."""
+        ranges: dict[MessageQueue, QueueRange | None] = {}
+        for topic in topics:
+            queues = await self._queues(topic)
+            ranges |= dict.fromkeys(queues)
+            asked = {queue.broker_name for queue in queues} & masters.keys()
+            found = await outcomes(
+                {name: self._session.call(masters[name], TopicStatsRequest(topic=topic)) for name in asked}
+            )
+            for answer in found.results.values():
+                ranges |= {
+                    queue: one for queue, one in TopicStats.decode(answer.body).queues.items() if queue in ranges
+                }
         return ranges
 
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:

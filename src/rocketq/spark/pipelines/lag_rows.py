@@ -62,7 +62,7 @@ def rows_of(status: GroupStatus, at_ms: int) -> list[LagRow]:
             queue=QueueKey(each.queue.topic, each.queue.broker_name, each.queue.queue_id),
             committed=each.committed,
             max_offset=each.max_offset,
-            lag=None if each.lag is None else max(0, each.lag),
+            lag=each.lag,
             behind_ms=max(0, at_ms - each.last_ms) if each.last_ms and each.lag else None,
         )
         for each in status.queues
