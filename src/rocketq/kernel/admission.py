@@ -1,7 +1,7 @@
 """What admission decided, in the form the fast path uses: grants, quotas, and the one number that invalidates them.
 
-A grant says that sends to a topic, or pulls of a group from it, are admitted, with everything that is needed to
-execute them. It holds for one generation: whatever changes a table, a setting, a role, a policy or a quota bumps the
+A grant is the cached admission of sends to a topic, or of pulls of a group from it, with everything that is needed to
+execute them. It holds for one generation: every change of a table, a setting, a role, a policy or a quota bumps the
 number, and grants of an older generation are asked for again.
 """
 
@@ -66,7 +66,7 @@ class TokenBucket:
         self.taken += count
 
     def rate_now(self, now_ms: cython.longlong):
-        """What passed within the last second, as the last two windows tell."""
+        """Estimate of the last second, from the last two windows."""
         part: cython.double
         self.refill(now_ms)
         part = (now_ms - self.window_ms) / 1000.0
@@ -76,7 +76,7 @@ class TokenBucket:
 @cython.cclass
 class Grant:
     """What sends and pulls have in common. `scope` is the connection it was given to (0: any), `account` who signed
-    (None: nobody has to), `queues` are the ends of the topic's queues by id (None: not made yet).
+    (None: not required), `queues` are the ends of the topic's queues by id (None: not made yet).
 
     `count`, `size_bytes` and `times` are messages, bytes and requests since they were last collected.
     """

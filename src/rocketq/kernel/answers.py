@@ -67,7 +67,7 @@ class AnswerBuffer:
         return taken
 
     def clear(self):
-        """Whoever needed it has it."""
+        """All readers have copied it."""
         self.length = self._at = 0
         if self._room > ROOM_BYTES_KEPT:
             self._room = 0
@@ -148,7 +148,7 @@ class AnswerBuffer:
         self._at += 16
 
     def encode(self, template: AnswerTemplate, opaque: cython.longlong, values: list):
-        """One answer without a body, with these texts as its values, for whoever is not in the kernel."""
+        """One answer without a body, with these texts as its values, for callers outside the kernel."""
         value: bytes
         more: cython.Py_ssize_t = 0
         for value in values:

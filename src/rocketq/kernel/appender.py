@@ -34,11 +34,11 @@ PROPERTIES_BYTES_MAX = 32767
 
 @cython.cclass
 class Appender:
-    """The writing end of the commit log. Not for two threads at once: its owner holds a lock.
+    """The writing end of the commit log. Not thread-safe: its owner holds a lock.
 
-    After an append `log_offset`, `queue_offset` and `size` tell where the (first) record went, `batch_count` how many
-    there are and `batch_offsets` where each of a batch went; `last_offset` is where the last record lies.
-    `touched` collects the queues that grew, until their owner has told everyone who waits for them.
+    After an append `log_offset`, `queue_offset` and `size` locate the (first) record, `batch_count` how many
+    there are and `batch_offsets` where each of a batch went; `last_offset` is the location of the last record.
+    `touched` collects the queues that grew, until their owner has notified all waiters.
     """
 
     def __init__(self, store_host):
@@ -133,7 +133,7 @@ class Appender:
         return state
 
     def drain(self):
-        """Keys that put() has deferred go into the index; whoever calls it does this before letting go of the lock."""
+        """Add the keys that put() deferred to the index; callers do this before they release the lock."""
         if self.index is not None:
             self.index.drain()
 
@@ -228,7 +228,7 @@ class Appender:
             self.touched.append(queue)
 
     def host_flags(self, born_host_len):
-        """The bits of a sysFlag that say which hosts have 16 bytes."""
+        """The bits of a sysFlag of hosts that have 16 bytes."""
         return (0x10 if born_host_len == 20 else 0) | (0x20 if len(self._store_host) == 20 else 0)
 
     def measure_batch(
@@ -245,8 +245,9 @@ class Appender:
         return count, self.measured_bytes if count >= 0 else self.measured_to
 
     def measure(self, p, at, end, topic_len, extra, extra_len, sys_flag, body_max):
-        """How many messages a batch holds; `measured_bytes` tells what their records take. Negative when it is not
-        sound, and then `measured_to` tells where not. `measured_plain`: no message of it is more than plain."""
+        """How many messages a batch holds; `measured_bytes` is the size of their records. Negative when it is not
+        sound, and then `measured_to` is the position of the fault. `measured_plain`: no message of it is more than
+        plain."""
         batch: BatchProperties = self._batch
         total: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = 0
@@ -381,7 +382,8 @@ def defer_keys(index, seed, spans, p, log_offset, store_ms):
 
 
 def put_keys(index, roll_index, seed, spans, p, log_offset, store_ms, check_held):
-    """Index a record's unique key, then each of its keys; the index to go on with (None when no file could be had)."""
+    """Index a record's unique key, then each of its keys; the index to continue with (None when no file is
+    available)."""
     at: cython.Py_ssize_t
     end: cython.Py_ssize_t
     hashed: cython.int

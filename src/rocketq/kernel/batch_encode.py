@@ -5,7 +5,7 @@
                   each is name 0x01 value 0x02, and left out where it is empty or missing
 
 A unique key is a head that is the process's own and a sequence of 48 bits. Rows that no broker would take are left out
-and told of in `faults` by their number and one of the codes.
+and listed in `faults` by their number and one of the codes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if not cython.compiled:
 
 @cython.cclass
 class TextSource:
-    """A column of texts, bytes or maps: 32-bit ends, the bytes (none for maps), a bitmap of what is there or None."""
+    """A column of texts, bytes or maps: 32-bit ends, the bytes (none for maps), a validity bitmap or None."""
 
     def __init__(self, ends, data, valid, offset):
         ints: cython.const[cython.int][::1]
@@ -45,7 +45,7 @@ class TextSource:
         return self._ends[self._offset + row]
 
     def length(self, row):
-        """-1 where nothing is there."""
+        """-1 for a null row."""
         at: cython.Py_ssize_t = self._offset + row
         if cython.compiled:
             if self._valid != cython.NULL and not self._valid[at >> 3] >> (at & 7) & 1:
@@ -88,7 +88,7 @@ class NumberSource:
 @cython.cclass
 class BatchEncoder:
     """Set the columns, then encode() as often as it takes. `origin` is the head of SPARK_TX (empty: no such property);
-    the row's ordinal follows it, which the column says or `ordinal_first` and the row's number. `constant` are
+    the row's ordinal follows it, from the column, or `ordinal_first` plus the row's number. `constant` are
     properties that every message has; `left_out` are names of the map that are none of its business."""
 
     def __init__(self, id_head, origin, constant, left_out, body_bytes_max, properties_bytes_max):

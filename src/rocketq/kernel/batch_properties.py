@@ -1,6 +1,6 @@
 """The properties of a batch's messages: each has its own, and those of the batch that it lacks behind them.
 
-Both are looked at item by item, once for measuring and once for writing; nothing is merged to see what it takes.
+Both are read item by item, once for measuring and once for writing; nothing is merged to see what it takes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if not cython.compiled:
 
 @cython.cclass
 class BatchProperties:
-    """`load()` takes those of the batch, `look()` those of one message: where what the store reads lies (`spans`),
+    """`load()` takes those of the batch, `look()` those of one message: the spans of what the store reads (`spans`),
     whether one makes it more than plain (`cold`), and how long it is with all that it lacks (`size`)."""
 
     def __init__(self):

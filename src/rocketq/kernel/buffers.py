@@ -13,7 +13,7 @@ class MappedBuffer:
     """Holds a buffer (an mmap, usually) and its address for as long as anyone refers to this object.
 
     `base` is what the first byte is called by its owner: a log offset, or the queue offset of a file's first unit.
-    Unmapping is dropping the last reference, so nobody can read memory that is gone.
+    Unmapping is dropping the last reference, so no reader can access unmapped memory.
     """
 
     def __init__(self, source, base):
@@ -43,7 +43,8 @@ class MappedBuffer:
         return crc32_more(crc, self.p, at, stop - at)
 
     def populate(self, at: cython.Py_ssize_t, count: cython.Py_ssize_t):
-        """Have the pages of a range ready to be written, while other threads go on; False where this cannot be had."""
+        """Have the pages of a range ready to be written, while other threads run; False where the system does not
+        support it."""
         done: cython.bint
         if at < 0 or count < 0 or at + count > self.size:
             raise IndexError(f"bytes {at}..{at + count} of a buffer of {self.size}")

@@ -1,4 +1,4 @@
-"""Frames of a read, executed by the fast path one after the other: one call per read, whatever it brought."""
+"""Frames of a read, executed by the fast path one after the other: one call per read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class FastFrames:
 
     `scope` is the number of the connection whose frames these are, where grants are for one connection and code, else
     0. With `accounts`, only requests that one of them has signed are executed. After feed() `slow_at` is where the
-    frame for the slow path begins (-1: there is none) and `refused` is that frame, parsed. What sends and pulls missed
-    is that frame's, until the next call. `stopped` says that there was so much to write that the rest was left for
+    frame for the slow path starts (-1: there is none) and `refused` is that frame, parsed. What sends and pulls missed
+    is that frame's, until the next call. `stopped` is set when there was so much to write that the rest was left for
     another call.
     """
 
@@ -38,8 +38,8 @@ class FastFrames:
         self._first = ring_of_frames(AHEAD_MAX)
 
     def feed(self, data: bytes, at: cython.Py_ssize_t, born_host: bytes, now_ms: cython.longlong):
-        """Go on at `at`; the end of the last whole frame that was parsed. One for the slow path is the last, and bytes
-        that cannot be a frame are its too, to the end."""
+        """Continue at `at`; the end of the last whole frame that was parsed. One for the slow path is the last, and
+        bytes that cannot be a frame are its too, to the end."""
         return self.run(data, at, born_host, now_ms)
 
     def run(self, data, at, born_host, now_ms):
@@ -97,7 +97,7 @@ class FastFrames:
 
     def parse_ahead(self, p, at, end, count_max):
         """How many frames are parsed now: whole ones, up to the first that is no plain send. With very many queues each
-        is far from everything; so all are fetched together, and none is waited for alone."""
+        is far from everything; so all are fetched together, instead of waiting for each in turn."""
         frame: ParsedFrame = self._first
         count: cython.int = 0
         more: cython.bint = True
@@ -123,7 +123,7 @@ class FastFrames:
         return count
 
     def family_of(self, frame):
-        """Which family of requests a frame belongs to, as far as the fast path knows one."""
+        """The family of requests a frame belongs to, if the fast path knows it."""
         header: RequestView = frame.header
         if not frame.well_formed or not header.plain or header.flag & 1 or header.remark_len > 0:
             return OTHER

@@ -20,10 +20,10 @@ NEVER_NS = 1 << 62
 class FastPath:
     """What all fast connections of a port share: the frames, and whether they may be executed now.
 
-    With `scoped` each connection needs grants of its own. The kernel executes while `generation` has the number that
+    With `scoped` each connection has separate grants. The kernel executes while `generation` has the number that
     its owner last allowed, and until the time it was allowed to; otherwise reads go to the connections, whose owner
     checks everything again. `finish_turn()` is called in the loop's next turn, once until `finishing` is taken back:
-    something is stored that somebody waits for (`stored` says that anything is), or answers must wait (`held`: pairs of
+    something is stored that a waiter needs (`stored`: anything is stored), or answers must wait (`held`: pairs of
     a connection and its answers).
     """
 
@@ -75,12 +75,12 @@ class FastPath:
         return held, count
 
     def has_waiters(self):
-        """Whether what is stored must be announced at once. Who begins to wait later checks by itself, and the flusher
-        announces from time to time whatever was not announced."""
+        """Whether what is stored must be announced immediately. Later waiters check before they wait, and the flusher
+        announces the rest periodically."""
         return self._sends.durable or len(self._listeners) > 0 or self._waiting()
 
     def serve_rest(self, connection: FastConnection):
-        """For the owner, which holds the lock and has checked everything: go on in the connection's own data."""
+        """For the owner, which holds the lock and has checked everything: continue in the connection's own data."""
         connection.at = self.run(connection, connection.data, connection.at)
         return self._sends.out.take()
 
@@ -109,7 +109,7 @@ class FastPath:
         try:
             at = self.frames.run(data, at, connection.born_host, now_ms)
             done = True
-        finally:  # whatever happens, nobody else may get these answers
+        finally:  # no other connection may get these answers
             if not done:
                 self._sends.out.take()
             self.note(connection, stored)
@@ -132,14 +132,14 @@ class FastPath:
         return 0
 
     def is_alone(self, connection):
-        """Whether nobody else was served since this connection was."""
+        """Whether no other connection was served since this one was."""
         alone: cython.bint = self._last is connection or self._last is None
         self._last = connection
         return alone
 
     def defer(self, connection):
-        """Its answer goes with all others of this turn of the loop. Where each is sent at once, a peer that waits for
-        many is woken for every single one."""
+        """Its answer goes with all others of this turn of the loop. Where each is sent immediately, a peer that waits
+        for many is woken for every single one."""
         if len(self._deferring) == 0:
             self._call_soon(self.send_deferred)
         self._deferring.append(connection)
@@ -161,7 +161,7 @@ class FastPath:
 class FastConnection:
     """A connection in the fast path: what was read and not parsed yet (`data` from `at` on), and its socket.
 
-    `number` is what grants that are for this connection alone are found by. `decoding`: what comes next is the
+    `number` is what grants for only this connection are found by. `decoding`: what comes next is the
     decoder's. `served_to`: the kernel has executed a read up to there and stopped, the rest is for the owner (-1: it
     has not). `active`: something was read or written since last asked. The counters are of messages that the fast path
     stored or gave since the start.
@@ -215,7 +215,7 @@ class FastConnection:
         self.active = True
         try:
             at = path.serve(self, data)
-        except Exception:  # a fault of ours ends this connection, not the process
+        except Exception:  # an internal error ends this connection, not the process
             self.owner.fail()
             return
         if at == len(data) and path.frames.slow_at < 0:
@@ -224,7 +224,7 @@ class FastConnection:
             return
         self.served_to = at
         self.owner.data_received(data)
-        if self.served_to >= 0:  # it ignored the read; nobody else may get these answers
+        if self.served_to >= 0:  # it ignored the read; no other connection may get these answers
             self.served_to = -1
             path._sends.out.clear()
 
@@ -278,7 +278,7 @@ class FastConnection:
             self.write(data)
 
     def send(self, p, count, out, data):
-        """As much as the system takes is sent at once, what is left is the transport's, and so is any error."""
+        """Send as much as the system accepts; the rest is the transport's, and so is any error."""
         sent: cython.Py_ssize_t = 0
         if self._fd >= 0 and self._unsent_bytes() == 0:
             sent = send_now(self._fd, p, count)

@@ -37,12 +37,12 @@ class PullLimits:
 @cython.cclass
 class FastPulls:
     """Answers pulls into `out`. Its owner holds the store's lock, and sets `open`, `limits`, `gone_until` (where the
-    log begins) and `generation` (of which grants must be). `missed` has the keys that had no grant and those of queues
+    log starts) and `generation` (of which grants must be). `missed` has the keys that had no grant and those of queues
     that were not made yet, `served` the grants with something to collect; `taken`, `given` and `given_bytes` count
     pulls, messages and bytes.
 
     `templates` are of a JSON answer, one with the flags of topic and group, and the same in binary form;
-    `visible_to()` says how far readers may see.
+    `visible_to()` returns the end of what readers may see.
     """
 
     def __init__(self, out: AnswerBuffer, log: LogMap, visible_to, templates, flags_since, answer_bytes_max):
@@ -72,7 +72,7 @@ class FastPulls:
         self._grants[grant.key] = grant
 
     def grant_of(self, key):
-        """The grant last added under a key, of whatever generation; or None."""
+        """The grant last added under a key, of any generation; or None."""
         return self._grants.get(key)
 
     def clear_grants(self):
@@ -128,7 +128,7 @@ class FastPulls:
         return grant
 
     def read(self, queue, tag_codes, low, high, log_end):
-        """Find the records of the request at hand; False unless there are some and all that was looked at is sound."""
+        """Find the records of the request at hand; False unless there are some and every record read is sound."""
         offset: cython.longlong = self._request.queue_offset
         units: MappedBuffer = queue.units
         wanted: ReadRequest = self._read_request

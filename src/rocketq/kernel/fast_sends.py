@@ -28,15 +28,14 @@ REVOKED = -1  # a generation that never is
 @cython.cclass
 class FastSends:
     """Stores what plain sends bring. Its owner holds the store's lock while it does, and sets the public switches:
-    `open` (whether sends may be executed at all), `durable` (answers wait for the disk unless a message says
+    `open` (whether sends may be executed at all), `durable` (answers wait for the disk unless a message sets
     otherwise), `indexed` (the store keeps an index), `held_max` (how many answers may wait), `generation` (of which
     grants must be).
 
-    Answers that may go at once are in `out`, those that wait, `held_count` of them, in `held`. `missed` has what lacked
-    a grant, as pairs of (scope, account, topic, group) and NOT_A_QUEUE, or the number of a queue that was not made yet;
-    of the queue of delay level n it is NOT_A_QUEUE - n.
-    `short_of_room` says that a send was refused because its queue has no room. `grown` are the grants with something to
-    collect, `taken` and `taken_bytes` count what was stored.
+    Answers that may go immediately are in `out`, those that wait, `held_count` of them, in `held`. `missed` has what
+    lacked a grant, as pairs of (scope, account, topic, group) and NOT_A_QUEUE, or the number of a queue that was not
+    made yet; of the queue of delay level n it is NOT_A_QUEUE - n. `short_of_room`: a send was refused because its queue
+    has no room. `grown` are the grants with something to collect, `taken` and `taken_bytes` count what was stored.
     """
 
     def __init__(self, appender: Appender, host_hex, transactions_since):
@@ -74,7 +73,7 @@ class FastSends:
         self._grants[key] = grant
 
     def grant_of(self, key):
-        """The grant last added for (scope, account, topic, group), of whatever generation; or None."""
+        """The grant last added for (scope, account, topic, group), of any generation; or None."""
         return self._grants.get(key)
 
     def clear_grants(self):
@@ -83,7 +82,7 @@ class FastSends:
         self.cache.clear()
 
     def parse(self, frame, p):
-        """Read the fields of a send whose turn comes later, and begin to fetch its queue; False when it is not
+        """Read the fields of a send whose turn comes later, and prefetch its queue; False when it is not
         plain."""
         request: SendRequest = frame.request
         frame.place = -1

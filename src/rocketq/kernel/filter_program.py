@@ -37,7 +37,7 @@ GROWTH = {LOAD: 1, CONSTANT: 1, EQUAL: -1, COMPARE: -1, AND: -1, OR: -1}
 
 @cython.cclass
 class FilterProgram:
-    """`names`: the properties it looks at. `code`: (op, a, b) each. `constants`: (kind, value) each.
+    """`names`: the properties it reads. `code`: (op, a, b) each. `constants`: (kind, value) each.
 
     Running one needs nothing but the stack, so threads may share it.
     """
@@ -195,7 +195,7 @@ class FilterProgram:
 
 
 def _edges(texts, start):
-    """Where each of the texts begins when they lie back to back from `start`, and where the last ends."""
+    """The start of each of the texts when they are stored back to back from `start`, and where the last ends."""
     places = [start]
     for text in texts:
         start += len(text)
@@ -204,7 +204,7 @@ def _edges(texts, start):
 
 
 def _depth_of(code, names, constants):
-    """How many cells a program needs; ValueError when it needs too many or refers to what is not there."""
+    """How many cells a program needs; ValueError when it needs too many or refers to an unknown constant."""
     deepest = depth = 0
     for number, (op, a, b) in enumerate(code):
         depth += GROWTH.get(op, 0)

@@ -37,7 +37,7 @@ def key_hash(value):
 
 
 def seconds_since(begin_ms, store_ms):
-    """A unit's time: whole seconds since the file's begin, 0 when that is not known or later."""
+    """A unit's time: whole seconds since the file's first time, 0 when that is not known or later."""
     seconds: cython.longlong
     if begin_ms <= 0 or store_ms <= begin_ms:
         return 0
@@ -49,8 +49,9 @@ def seconds_since(begin_ms, store_ms):
 class IndexTail:
     """One index file, open for adding; the header in the file is kept up to date with every unit.
 
-    Slots lie all over the file, so that hardly one is in the processor's cache. Whoever adds many units can defer()
-    them: their slots are fetched while other work goes on, and drain() adds them, before the owner's lock is let go.
+    Slots lie all over the file, so that hardly one is in the processor's cache. A caller that adds many units can
+    defer() them: their slots are prefetched during other work, and drain() adds them, before the owner's lock is let
+    go.
     """
 
     def __init__(self, file: MappedBuffer, slots, units_max):
@@ -76,7 +77,7 @@ class IndexTail:
         self.count = max(load_i32(self.p, 36), 1)
 
     def preset(self, end_ms: cython.longlong, end_offset: cython.longlong):
-        """A new file starts with the end of the one before it as its own begin and end, until its first unit."""
+        """A new file starts with the end of the one before it as its own first and last time, until its first unit."""
         self.begin_ms = self.end_ms = end_ms
         self.begin_offset = self.end_offset = end_offset
         store_i64(self.p, 0, end_ms)
@@ -90,7 +91,7 @@ class IndexTail:
         return self.count >= self.units_max
 
     def has_room(self, count):
-        """Whether so many units more can be deferred or put."""
+        """Whether this many more units can be deferred or put."""
         return self.count + self.pending + count <= self.units_max
 
     def defer(self, hashed, log_offset, store_ms):
@@ -148,7 +149,7 @@ class IndexTail:
         store_i32(self.p, 36, self.count)
 
     def holds(self, hashed, log_offset):
-        """Whether this key of this record is there already, looking only as far back as that record."""
+        """Whether this key of this record is indexed already, looking only as far back as that record."""
         number: cython.longlong = load_i32(self.p, 40 + (hashed & 0x7FFFFFFF) % self.slots * 4)
         at: cython.Py_ssize_t
         before: cython.longlong
@@ -248,7 +249,7 @@ class IndexTail:
         end_ms: cython.longlong,
         end_offset: cython.longlong,
     ):
-        """Go back to an earlier state: forget the units from `count` on, make the slots anew from those that stay."""
+        """Go back to an earlier state: forget the units from `count` on, rebuild the slots from those that stay."""
         number: cython.longlong
         at: cython.Py_ssize_t
         used: cython.int = 0

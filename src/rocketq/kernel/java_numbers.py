@@ -1,4 +1,4 @@
-"""Numbers in texts as Java reads them, for the rare ones that the compiled loops leave to Python."""
+"""Numbers in texts as Java reads them, for the rare ones that the compiled loops do not parse."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import cython
 @cython.final
 @cython.cclass
 class NewRecord:
-    """Made once and filled for each append. Body and properties are spans of memory that whoever fills it keeps alive
+    """Made once and filled for each append. Body and properties are spans of memory that the caller keeps alive
     until the record is written."""
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""A whole frame of a read, as far as it can be known before its turn comes."""
+"""A whole frame of a read, parsed before it is executed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if not cython.compiled:
 @cython.final
 @cython.cclass
 class ParsedFrame:
-    """The bytes [at, end) and what their header says; `kind` is the family of the request. `well_formed` is false where
-    rocketq.protocol must decode the header. Of a send, `plain` says whether `request` is what the fast path executes;
-    then `hashed` and `place` lead to its queue (-1: not known there). `scope` and `account` say whose grants it needs.
+    """The bytes [at, end) and the fields of their header; `kind` is the family of the request. `well_formed` is false
+    where rocketq.protocol must decode the header. Of a send, `plain` is set where the fast path executes `request`;
+    then `hashed` and `place` lead to its queue (-1: not known there). `scope` and `account` select the grants it needs.
 
     `next` is the frame behind it, and of the last one the first.
     """
@@ -33,7 +33,7 @@ class ParsedFrame:
 
 
 def ring_of_frames(count):
-    """The first of so many."""
+    """The first of `count`."""
     first: ParsedFrame = ParsedFrame()
     last: ParsedFrame = first
     index: cython.int

@@ -26,7 +26,7 @@ class StorePort(Protocol):
 
 
 class AnswerRoom(Protocol):
-    """Says how many answers may still wait."""
+    """Limits how many more answers may wait."""
 
     @property
     def room(self) -> int: ...

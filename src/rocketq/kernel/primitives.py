@@ -101,7 +101,7 @@ def prefetch_thing(thing, count):
 
 
 def place_hash(p, at, count, number):
-    """Another number than in C, which nobody sees: it is for tables in memory."""
+    """Another number than in C: it is only used for tables in memory."""
     return hash((bytes(p[at : at + count]), number)) & 0xFFFFFFFFFFFFFFFF
 
 

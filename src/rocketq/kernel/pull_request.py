@@ -1,4 +1,4 @@
-"""What a pull says in its fields."""
+"""The fields of a pull request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if not cython.compiled:
     from rocketq.kernel.primitives import equal_bytes
     from rocketq.kernel.request_view import credential_field
 
-# Numbers of the fields. What the last of them say changes nothing here.
+# Numbers of the fields. The last of them are ignored here.
 GROUP, TOPIC, QUEUE_ID, QUEUE_OFFSET, COUNT_MAX, SYS_FLAG = range(6)
 COMMIT_OFFSET, HOLD_MS, EXPRESSION, VERSION, TYPE, BYTES_MAX, SOURCE, BROKER_NAME, REQUEST_TYPE = range(6, 15)
 NEEDED = 0x3F

@@ -1,9 +1,9 @@
-"""Queues that sends go to and the grants for them, found by topic, queue, group and sender: arithmetic alone leads to
+"""Queues that sends go to and the grants for them, found by topic, queue, group and sender: a hash leads to
 the first memory access.
 
 From a dictionary of grants to a queue it is six places, each of which must be read before the next is known. Here the
 first is known from the request and names the others, so that the queues of many requests can be fetched into the
-processor's cache at once.
+processor's cache together.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class QueueCache:
         return hashed
 
     def fetch(self, first, count):
-        """For so many frames, of those that are plain sends: the place, and what it leads to."""
+        """For the first `count` frames, if plain sends: the slot and its content."""
         frame: ParsedFrame = first
         index: cython.int
         for index in range(count):

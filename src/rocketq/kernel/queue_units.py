@@ -23,7 +23,7 @@ class QueueTail:
 
     `room_end` is the queue offset up to which the file's blocks are reserved; the owner (a ConsumeQueue) moves it and
     attaches the next file. `log_end` is the end of the last record this queue knows. `extensions` looks up what units
-    point to that hold an address in place of a tags code; with `extends` it makes one for every new unit.
+    point to that hold an address instead of a tags code; with `extends` it makes one for every new unit.
     """
 
     def __init__(self, topic, queue_id, owner):
@@ -68,7 +68,7 @@ class QueueTail:
         self.next_offset += 1
 
     def extend(self, tags_code, store_ms, properties, at, length):
-        """What to put in place of a tags code, when units are extended; the record is in the log already, so this must
+        """What to put instead of a tags code, when units are extended; the record is in the log already, so this must
         not fail."""
         if cython.compiled:
             return self.extensions.extend(tags_code, store_ms, properties[at : at + length])
@@ -99,7 +99,7 @@ def tags_code_of(queue, spans, p, store_ms, delays_ms):
 
 
 def is_address(tags_code):
-    """Whether a unit holds the address of an extension in place of a tags code: less than any 32-bit number."""
+    """Whether a unit holds the address of an extension instead of a tags code: less than any 32-bit number."""
     return tags_code >> 31 < -1
 
 
@@ -148,7 +148,7 @@ def first_real_unit(units: MappedBuffer, start: cython.Py_ssize_t, stop: cython.
 def first_unit_from(
     units: MappedBuffer, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, log_offset: cython.longlong
 ):
-    """Index of the first unit in [start, stop) whose record lies at or behind `log_offset`, or `stop`. Fillers of old
+    """Index of the first unit in [start, stop) whose record is at or behind `log_offset`, or `stop`. Fillers of old
     files (log offset 0) count as before everything. Log offsets grow with the index, so this is a binary search."""
     low: cython.Py_ssize_t = start
     high: cython.Py_ssize_t = stop

@@ -49,7 +49,7 @@ class LogMap:
         self.used.clear()
 
     def idle(self):
-        """Bases of the mapped segments that nobody has asked for since the last call."""
+        """Bases of the mapped segments that were not used since the last call."""
         unused = [number * self.segment_bytes for number in self._segments if number not in self.used]
         self.used.clear()
         self._last = None
@@ -107,7 +107,7 @@ class ReadRequest:
     """Which records of a queue a read is to take, and how many.
 
     Records below `gone_until` were deleted. `tag_codes` has tag hashes (None: all are wanted); `unit_filter` and
-    `record_filter` are calls (or None) for what a hash cannot say. A `record_filter` that is a program runs over the
+    `record_filter` are calls (or None) for what a hash cannot decide. A `record_filter` that is a program runs over the
     properties where they are.
     """
 
@@ -125,7 +125,7 @@ class QueueRead:
     """One read and its result: `records` back to back, `found` of them, `scanned` units passed, `bad` records skipped.
     With `in_place` it has their places for records.
 
-    Of the bad ones `bad_units` point to no record of theirs at all. `missing_log_offset` (or -1) is the last unit whose
+    Of the bad ones `bad_units` do not point to their record. `missing_log_offset` (or -1) is the last unit whose
     record is gone, `bad_log_offset` the last damaged one. `cold`: the read met a unit or record that is not resident.
     """
 
@@ -173,7 +173,7 @@ class QueueRead:
         """Walk units [first, stop) of a queue file and note what matches; NEED_SEGMENT when a mapping is missing,
         READ_COLD when nothing was found before the first unit or record that may not be read (`resident_only`).
 
-        A record that says another topic, queue or offset than its unit is as bad as a broken one.
+        A record with another topic, queue or offset than its unit is treated as damaged.
         """
         index: cython.Py_ssize_t
         log_offset: cython.longlong
@@ -255,7 +255,7 @@ class QueueRead:
 
     def resident_units(self, queue, units, first, stop, limits, gone_until):
         """Where the units of a read stop being resident, or `stop`. Not asked where it is known: while the log is too
-        short to have far records, and for the page that the queue was written to lately."""
+        short to have far records, and for the page that the queue was last written to."""
         last: cython.Py_ssize_t = first + limits.scan_max if stop - first > limits.scan_max else stop
         tail: cython.Py_ssize_t = queue.next_offset - units.base
         reach: cython.Py_ssize_t
@@ -327,7 +327,7 @@ def may_extend_to(queue, code, tag_codes):
 
 
 def is_of_queue(p, view, queue, queue_offset):
-    """Whether a record says itself that it is this message of this queue."""
+    """Whether the fields of a record match this message of this queue."""
     return (
         view.queue_offset == queue_offset
         and view.queue_id == queue.queue_id
@@ -346,9 +346,9 @@ def copy_places(
 ):
     """Copy the records at places from `first` on, messages [low, high) of their queue, back to back into `target`.
 
-    (TAKEN, the next place, bytes) when there are no more of them; HAS_MORE when the next one lies in another file or
+    (TAKEN, the next place, bytes) when there are no more of them; HAS_MORE when the next one is in another file or
     there is no room; MISPLACED when it is not that record, or not behind the one before. A file may change at any time:
-    what is copied is what is looked at, here and by whoever takes it from `target`.
+    only the copy is parsed, here and by the reader of `target`.
     """
     index: cython.Py_ssize_t = first
     count: cython.Py_ssize_t = places.size // 20

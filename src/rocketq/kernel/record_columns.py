@@ -5,7 +5,7 @@
     maps    := rows + 1 ends into two texts, names and values
 
 Times are microseconds. A row is a record of the log (see records.py); what cannot be done here without Python, that is
-compressed bodies and IPv6 hosts, is only told of, and the owner hands over the bytes.
+compressed bodies and IPv6 hosts, is only reported, and the owner passes the bytes.
 
 Columns grow buffer by buffer until finish(): records that are still in the processor's cache when they are laid out
 cost half of what they cost later, and an answer of several megabytes is not.
@@ -33,8 +33,8 @@ class RecordRows:
     """Rows of records, buffer by buffer: collect() chooses those of one, fill() adds them to the columns.
 
     `topics` and `queue_ids` choose among them (None: all), as do the half-open ranges of queue offsets and store times.
-    With `in_place` off records need not lie where they say they do: that is so for the answers of brokers. `hide` names
-    properties that maps leave out.
+    With `in_place` off records need not be at the log offset in their header: so it is in answers of brokers. `hide`
+    names properties that maps leave out.
     """
 
     def __init__(self):
@@ -109,7 +109,7 @@ class RecordRows:
     def collect(self, buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.Py_ssize_t, bytes_max: cython.longlong):
         """Choose rows among the records that start in [at, stop), until those have `bytes_max` bytes.
 
-        MESSAGE when it ended there or has enough, else what stopped it (END, BLANK or damage); `at` says where. A
+        MESSAGE when it ended there or has enough, else what stopped it (END, BLANK or damage) at `at`. A
         record with a bad body (BAD_CRC) is not passed: its owner decides.
         """
         state: cython.int
@@ -214,7 +214,7 @@ class RecordRows:
     def fill(self, wanted: cython.int, bodies: list, hosts: tuple, times: cython.Py_ssize_t):
         """Add the rows to the wanted columns. `bodies` are those of the compressed rows, in order, inflated; `hosts`,
         where IPv6 is among them, are those of all rows as texts, born and stored ones. Where room is made it is made
-        for `times` as much: how often the like of this buffer makes a batch."""
+        for `times` as much: the number of buffers of this size per batch."""
         buffer: MappedBuffer = self._buffer
         view: RecordView = self.view
         row: cython.Py_ssize_t
@@ -257,7 +257,7 @@ class RecordRows:
         self.filled += self.rows
 
     def finish(self):
-        """The columns are for Arrow now: no more rows until begin()."""
+        """The columns now belong to Arrow: no more rows until begin()."""
         for column in (self.topic, self.message_id, self.tags, self.keys, self.body, self.born_host, self.store_host):
             column.finish()
         self.names.finish()
@@ -342,7 +342,7 @@ class RecordRows:
         if cython.compiled:
             self._longs[2 * rows + row] = view.born_ms * 1000
             self._longs[3 * rows + row] = view.store_ms * 1000
-        else:  # a damaged time may be any number: C wraps by itself
+        else:  # a damaged time may be any number: C wraps it
             self._longs[2 * rows + row] = wrap_i64(view.born_ms * 1000)
             self._longs[3 * rows + row] = wrap_i64(view.store_ms * 1000)
 
@@ -367,7 +367,7 @@ class RecordRows:
                 self.keys.put_nothing()
 
     def put_properties(self, p, row):
-        """Items are found first and put down then: so whether a name is said again is asked of names, not of bytes.
+        """Items are found first and written then: a repeated name is searched among names, not bytes.
         What other columns want of them is noted on the way."""
         spans: PropertySpans = self._spans
         base: cython.Py_ssize_t = self.view.properties_at

@@ -32,7 +32,7 @@ class RecordView:
     """The fields of one record, as numbers and as positions in the buffer it was parsed from. Made once, used often."""
 
     def parse(self, p, at, end, log_offset, check_crc):
-        """Check the record at `at`; it may reach to `end`. `log_offset` is where it lies, and must say that it does."""
+        """Check the record at `at`; it may reach to `end`. `log_offset` is its location, and must be in its header."""
         next_at: cython.Py_ssize_t
         if end - at < 8:
             return END
@@ -126,8 +126,8 @@ def find_next_record(buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.P
 
 
 def whole_records(buffer: MappedBuffer, end: cython.Py_ssize_t):
-    """How many of the first `end` bytes are records that are all there, going by the sizes they say they have; all of
-    them, where a size cannot be one: whoever parses them will say so."""
+    """How many of the first `end` bytes are complete records, by the sizes in their headers; all of them where a size
+    is impossible: the parser of the records reports it."""
     at: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t
     if end > buffer.size:

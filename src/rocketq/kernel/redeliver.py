@@ -1,8 +1,8 @@
 """Messages that are due: copied from the log record they waited in to a new one, without leaving the kernel.
 
-A waiting message says in its properties where it belongs: REAL_TOPIC and REAL_QID. Its copy is byte for byte the same
-except for topic, queue, places and store time, and says in its prepared offset which record it was made from (-1: the
-one at 0); so after a crash the log itself tells what had been delivered.
+The properties REAL_TOPIC and REAL_QID of a waiting message name its destination. Its copy is byte for byte the same
+except for topic, queue, places and store time, and its prepared offset is the record it was made from (-1: the
+one at 0); so after a crash the log shows what was delivered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REAL_QID = b"REAL_QID"
 
 @cython.cclass
 class Destination:
-    """A queue that messages are delivered to, and how many went there since somebody asked."""
+    """A queue that messages are delivered to, and how many were delivered since the last report."""
 
     def __init__(self, topic, queue_id, tail):
         self.topic = topic
@@ -85,7 +85,7 @@ class Redelivery:
         gone_until: cython.longlong,
         check_crc: cython.bint,
     ):
-        """Deliver units [first, stop) of a queue whose units hold delivery times, as far as those are not after
+        """Deliver units [first, stop) of a queue whose units hold delivery times, up to the first time after
         `due_to_ms`."""
         log_offset: cython.longlong
         size: cython.int
@@ -185,7 +185,7 @@ class Redelivery:
         return view.store_ms + delays_ms[min(level, len(delays_ms)) - 1]
 
     def read_place(self, p):
-        """Read where the viewed record belongs; False when it does not say. Of two equal names the last counts."""
+        """Read the destination of the viewed record; False when it has none. Of two equal names the last counts."""
         view: RecordView = self._view
         at: cython.Py_ssize_t = view.properties_at
         end: cython.Py_ssize_t = view.properties_at + view.properties_len

@@ -27,7 +27,7 @@ FIELDS_MAX = 48
 class RequestView:
     """Filled by parse(), good until the next frame.
 
-    Names and values are spans of the frame's bytes. `escaped` says that a value has backslashes and must be read
+    Names and values are spans of the frame's bytes. `escaped`: a value has backslashes and must be read
     through unescape_json(); `wide` that it is not ASCII; `null` that a JSON header has null. `plain` is false
     where anything but a value is not ASCII. `members` has the members of a JSON header in their order, a hex digit
     each. `bad` is set by number() and small_number() when a value is no number.
@@ -153,7 +153,7 @@ class RequestView:
                 return False
 
     def parse_member(self, p, member, at, end):
-        """Read the value that begins at `at`; where it ends, or -1."""
+        """Read the value that starts at `at`; where it ends, or -1."""
         value_end: cython.Py_ssize_t
         if is_null(p, at, end):
             return at + 4 if member == EXT_FIELDS or member == REMARK else -1
@@ -263,7 +263,7 @@ class RequestView:
         return self.value_len[index] == text_len and equal_bytes(p, self.value_at[index], text, 0, text_len)
 
     def is_simple(self, index):
-        """Whether a value is what its bytes say, in ASCII."""
+        """Whether a value equals its bytes, in ASCII."""
         return not (self.escaped[index] or self.wide[index] or self.null[index])
 
     def number(self, p, index):
@@ -441,7 +441,7 @@ def skip_blank(p, at, end):
 
 
 def end_of_name(p, at, end):
-    """Where the quote is that ends the name that begins with a quote at `at`, or -1; a name has no escapes."""
+    """Where the quote is that ends the name that starts with a quote at `at`, or -1; a name has no escapes."""
     if at >= end or p[at] != 34:
         return -1
     at = end_of_plain(p, at + 1, end)
@@ -449,7 +449,7 @@ def end_of_name(p, at, end):
 
 
 def colon_after(p, at, end):
-    """Where the value begins behind a name that ends before `at`, or -1."""
+    """Where the value starts behind a name that ends before `at`, or -1."""
     at = skip_blank(p, at, end)
     if at >= end or p[at] != 58:
         return -1
@@ -481,7 +481,7 @@ def is_null(p, at, end):
 
 def end_of_word(p, at, end):
     """Behind an integer of at most 18 digits, without needless zeros, or behind true or false; -1 for anything else.
-    What follows must be there: a number may go on."""
+    The next byte must be known: a number may continue."""
     first: cython.Py_ssize_t = at
     if end - at >= 5 and p[at] == 116 and equal_bytes(p, at, b"true", 0, 4):
         return at + 4

@@ -1,7 +1,7 @@
 """Which bytes of mappings are in the page cache, as mincore(2) reports it. Reading others waits for the disk.
 
 The system call takes 1.5 to 2 us, as much as several messages of a pull. So what it reports as resident is remembered,
-in chunks of eight pages, until the owner forgets it. The system may evict a page meanwhile: then a reader waits once.
+in chunks of eight pages, until the owner forgets it. The system may evict a page in between: then a reader waits once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ResidentPages:
                 self._chunks[index] = 0
 
     def covers(self, buffer: MappedBuffer, at: cython.Py_ssize_t, count: cython.longlong):
-        """Whether all of [at, at + count) that lies in the buffer is resident; one byte at least is looked at."""
+        """Whether all of [at, at + count) inside the buffer is resident; at least one byte is checked."""
         stop: cython.Py_ssize_t = min(at + max(count, 1), buffer.size)
         base: cython.size_t
         page: cython.size_t
@@ -59,7 +59,7 @@ class ResidentPages:
         return True
 
     def look(self, buffer, base, chunk):
-        """Ask for a chunk, as far as it lies in the buffer."""
+        """Ask for the part of a chunk that is in the buffer."""
         start: cython.size_t = chunk << (PAGE_BITS + CHUNK_BITS)
         end: cython.size_t = start + (1 << (PAGE_BITS + CHUNK_BITS))
         low: cython.size_t = max(start, base)

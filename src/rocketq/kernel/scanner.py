@@ -16,11 +16,11 @@ if not cython.compiled:
 
 @cython.cclass
 class Scanner:
-    """Dispatches records to queues and index as often as it is told to: what is there already stays as it is.
+    """Dispatches records to queues and index; idempotent: existing units and keys stay as they are.
 
     `resolve(topic, queue_id)` gives a queue not seen before. `misfit(queue, queue_offset, log_offset, size, tags_code)`
     decides about a record whose queue offset is not the next one, or whose unit there is another's. `cross(log_offset)`
-    is told of the first record with keys behind `boundary`. With `to_queues` off only the index is built. With
+    gets the first record with keys behind `boundary`. With `to_queues` off only the index is built. With
     `compare_only` nothing is written: a unit that differs from its record is a misfit too, and keys are only counted.
     With `distrust` a record whose properties look torn is damage: no CRC covers them.
     """
@@ -57,7 +57,7 @@ class Scanner:
 
     def scan(self, buffer: MappedBuffer, at: cython.Py_ssize_t, stop: cython.Py_ssize_t):
         """Dispatch the records that start in [at, stop) of a segment. Ends there (MESSAGE), at a blank, at zeros (END)
-        or at damage (a BAD_ code); `at` says where. `last_at` and `good_end` tell where the last good record starts and
+        or at damage (a BAD_ code) at `at`. `last_at` and `good_end` are where the last good record starts and
         ends, -1 when there was none. Records with a bad body are `doubtful` until a good one, or a blank, follows."""
         if at < 0 or stop > buffer.size:
             raise IndexError(f"{at}..{stop} of a segment of {buffer.size}")
@@ -139,7 +139,7 @@ class Scanner:
         return 0
 
     def drain(self):
-        """Keys that were deferred go into the index, before anybody else may look at it."""
+        """Add deferred keys to the index before other readers use it."""
         if self.index is not None:
             self.index.drain()
 
@@ -215,7 +215,7 @@ class Scanner:
 
 
 def is_torn(p, at, length):
-    """Whether text ends in zeros, or is all zeros where it fills its part of a disk sector: never written, it seems."""
+    """Whether text ends in zeros, or only zeros where it fills its part of a disk sector: never written, it seems."""
     end: cython.Py_ssize_t = at + length
     stop: cython.Py_ssize_t
     if length == 0:
@@ -234,7 +234,7 @@ def check_index_units(
     index: IndexTail, log: LogMap, first: cython.longlong, log_start: cython.longlong, before_ms: cython.longlong
 ):
     """Number of the first unit from `first` on that its record does not bear out, by key or time (0: none), and the log
-    offset whose segment must be mapped to go on (-1 when none). `before_ms` is the end of the file before this one,
+    offset whose segment must be mapped to continue (-1 when none). `before_ms` is the end of the file before this one,
     from which the first unit's time is counted; -1 when that is not known."""
     seconds: cython.longlong
     number: cython.longlong

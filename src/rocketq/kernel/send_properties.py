@@ -1,7 +1,7 @@
 """The properties of a send as they are stored: read from its header, put in order, with what the broker adds.
 
 A property that makes a message more than plain (half, timed) is a reason to refuse it, as is a name that comes twice. A
-message with a delay level gets the properties that say where it belongs.
+message with a delay level gets the properties of its destination.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ SUFFIX_BYTES_MAX = 4_096
 
 @cython.cclass
 class SendProperties:
-    """The properties of the last send, `length` bytes; `waits` is what WAIT says, `unique_*` where UNIQ_KEY is,
-    `delay_level` what DELAY says (0: none)."""
+    """The properties of the last send, `length` bytes; `waits` is the value of WAIT, `unique_*` where UNIQ_KEY is,
+    `delay_level` the value of DELAY (0: none)."""
 
     def __init__(self):
         view: cython.uchar[::1]
@@ -183,7 +183,7 @@ def is_trace_name(p, at, count):
 
 
 def is_plain_or_cut(p, count):
-    """ASCII without NUL: recovery tells torn properties by their zeros, and other characters are not looked at here."""
+    """ASCII without NUL: recovery detects torn properties by their zeros, and other characters are not parsed here."""
     at: cython.Py_ssize_t
     for at in range(count):
         if p[at] == 0 or p[at] > 127:

@@ -1,4 +1,4 @@
-"""What a send says in its fields. Code 10 uses names, 310 and 320 letters:
+"""The fields of a send request. Code 10 uses names, 310 and 320 letters:
 
 a producerGroup   b topic   c defaultTopic   d defaultTopicQueueNums   e queueId   f sysFlag   g bornTimestamp
 h flag   i properties   j reconsumeTimes   k unitMode   l maxReconsumeTimes   m batch   n bname

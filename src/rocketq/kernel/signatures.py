@@ -3,7 +3,7 @@
     signature := Base64(HMAC-SHA1(secret, text))
     text      := the values of all ext fields but Signature, ordered by name, without separators; then the body
 
-A check says True only for a valid signature. False means that it is wrong, or that the request is not plain: then
+A check returns True only for a valid signature. False means that it is wrong, or that the request is not plain: then
 rocketq.protocol.acl, which knows every case, decides.
 """
 

@@ -1,6 +1,6 @@
 """A column of texts or bytes that grows with the records it is taken from.
 
-texts := rows + 1 native 32-bit ends, the bytes one after the other, a bitmap of what is there
+texts := rows + 1 native 32-bit ends, the bytes one after the other, a validity bitmap
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TextColumn:
         self.point()
 
     def reserve(self, rows, bytes_max, times):
-        """Room for so many more rows and bytes; where there is none, for `times` as many: the batch will have them. It
+        """Reserve this many rows and bytes; without room, for `times` as many: the batch will have them. It
         doubles at least, so that many small buffers do not copy all that came before with each of them."""
         if self.rows + rows > self._row_room:
             self._row_room = max(self.rows + rows * times + (rows >> 3), 2 * self._row_room)
@@ -55,7 +55,7 @@ class TextColumn:
             self._valid = memoryview(self.valid)
 
     def finish(self):
-        """Room for bytes that was not used is given back: what lies there would be anything."""
+        """Room for bytes that was not used is given back: its content would be undefined."""
         if cython.compiled:
             PyByteArray_Resize(self.data, self.used)
         else:
