@@ -58,7 +58,7 @@ def test_a_master_that_etcd_does_not_hear_is_replaced(tmp_path: Path) -> None:
         await scene.goes_on()
         await says(scene.master, "has no valid lease")
         way.restore()
-        await says(scene.master, "is not master any more")
+        await says(scene.master, "is no longer master")
 
     with proxied(tmp_path) as (cluster, ways):
         play(tmp_path, fault, cluster)

@@ -6,9 +6,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from rocketq.replication.epochs import EpochList, decode_epochs, encode_epochs
-from rocketq.replication.ha_state import HaState, decode_ha_state, encode_ha_state
-from rocketq.replication.rejoin import LogShape
+from rocketq.replication.epochs import EpochList, LogShape, decode_epochs, encode_epochs
+from rocketq.replication.recovery import HaState, decode_ha_state, encode_ha_state
 
 RECORD_BYTES = 16
 
@@ -65,13 +64,13 @@ class ReplicaDisk:
         self.start = self.durable = offset
         self.save_epochs(EpochList())
 
-    def forget_before(self, offset: int) -> None:
+    def drop_before(self, offset: int) -> None:
         """Retention."""
         if self.start < offset <= self.log_end:
             del self.log[: offset - self.start]
             self.start, self.durable = offset, max(self.durable, offset)
             epochs = self.load_epochs()
-            epochs.forget_before(offset)
+            epochs.drop_before(offset)
             self.save_epochs(epochs)
 
     # ReplicaStore

@@ -11,12 +11,11 @@ from rocketq.replication import fenced_master as master_side
 from rocketq.replication import fenced_slave as slave_side
 from rocketq.replication.agent import Agent, AgentSettings, LogEnds, Role
 from rocketq.replication.control import LeaseLostError
-from rocketq.replication.fenced_frames import Frame, FrameDecoder, encode_frame
+from rocketq.replication.election import LeaseMode
+from rocketq.replication.fenced_frames import Frame, FrameDecoder, Introduction, encode_frame
 from rocketq.replication.fenced_master import MasterSession
 from rocketq.replication.fenced_slave import SlaveSession
-from rocketq.replication.lease import LeaseMode
-from rocketq.replication.steps import promote, recover, truncate
-from rocketq.replication.stream_bodies import Introduction
+from rocketq.replication.recovery import promote, recover, truncate
 
 from .replica_disk import RECORD_BYTES, ReplicaDisk, record, run_steps
 from .replica_history import Violation

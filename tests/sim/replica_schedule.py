@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from rocketq.replication.agent import AgentSettings, Role
 from rocketq.replication.confirm import SyncRules
-from rocketq.replication.control import RejectedDecisionError
-from rocketq.replication.lease import LeaseMode, LeaseTimes
+from rocketq.replication.control import ChangeRejectedError
+from rocketq.replication.election import LeaseMode, LeaseTimes
 
 from .replica_disk import ReplicaDisk
 from .replica_history import History, Violation
 from .replica_node import Node
 from .replica_world import CONTROL, GROUP, World
 
-TIMES = LeaseTimes(keep_alive_ms=500, trusted_ms=2_000, ttl_ms=4_000)
+TIMES = LeaseTimes(keep_alive_ms=500, valid_ms=2_000, ttl_ms=4_000)
 FAULTS_MS = 20_000
 REST_MS = 40_000
 FAULTS = [
@@ -197,7 +197,7 @@ def _fault(cluster: Cluster, sync_flush: bool) -> None:
 
 
 def _switch(leader: Node) -> None:
-    with contextlib.suppress(RejectedDecisionError):
+    with contextlib.suppress(ChangeRejectedError):
         leader._do(leader.agent.on_switch(0, leader.clock_ms))
 
 

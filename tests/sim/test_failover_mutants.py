@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketq.replication import candidates, control, fenced_slave
+from rocketq.replication import control, fenced_slave
 from rocketq.replication.confirm import Term
 from rocketq.replication.control import GroupState
-from rocketq.replication.epochs import Epoch, EpochList
-from rocketq.replication.lease import Lease
-from rocketq.replication.rejoin import CopyFrom
+from rocketq.replication.election import FIRST_MS, Lease
+from rocketq.replication.epochs import CopyFrom, Epoch, EpochList
 
 from .kernel_forms import COMPILED_IS_TESTED_TOO
 from .replica_disk import ReplicaDisk
@@ -49,7 +48,7 @@ def anybody_may_be_elected(patch: Patch) -> None:
         return original(view, caller, lease_id)
 
     patch.setattr(control, "elect", elect)
-    patch.setattr("rocketq.replication.agent.campaign_delay_ms", lambda *_: candidates.FIRST_MS)
+    patch.setattr("rocketq.replication.agent.campaign_delay_ms", lambda *_: FIRST_MS)
 
 
 def nothing_is_cut(patch: Patch) -> None:
@@ -80,7 +79,7 @@ def _cut_behind(self: EpochList, log_end: int) -> bool:
 
 def leases_count_from_the_answer(patch: Patch) -> None:
     """`strict`: a lease is trusted twice as long as it should be."""
-    patch.setattr(Lease, "is_trusted", lambda self, now_ms: now_ms < self.trusted_to_ms + 4_000)
+    patch.setattr(Lease, "is_valid", lambda self, now_ms: now_ms < self.valid_to_ms + 4_000)
 
 
 def sets_shrink_before_they_are_committed(patch: Patch) -> None:

@@ -180,7 +180,7 @@ class Broker:
         assert self._autosave is not None
         await self._autosave.wait_saved()
 
-    def begin_anew(self) -> None:
+    def restart_empty(self) -> None:
         """The store cannot be used: it is put aside, and this replica starts empty."""
         self._restart(anew=True)
 
@@ -192,9 +192,9 @@ class Broker:
         await self._close(self.parts, 0)
         self.fast_paths.clear()
         if anew:
-            from rocketq.replication.replica_files import put_aside  # noqa: PLC0415 - only here is one put aside
+            from rocketq.replication.replica_files import move_store_aside  # noqa: PLC0415 - imported only when a store is moved aside
 
-            await asyncio.to_thread(put_aside, self._store_config, self._clock.now_ms())
+            await asyncio.to_thread(move_store_aside, self._store_config, self._clock.now_ms())
         while True:
             try:
                 await self.start()

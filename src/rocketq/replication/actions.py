@@ -1,4 +1,4 @@
-"""What a replica's agent wants done. Actions of one list are done in order; what has an answer gives it back later."""
+"""Actions that the agent of a replica returns. A list is executed in order; results come back as events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Purpose(Enum):
 
 
 class Action:
-    """Root of them all."""
+    """Base class of all actions."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class Read(Action):
 
 @dataclass(frozen=True, slots=True)
 class Commit(Action):
-    """Answered by on_committed with the same number; None as revision: lost the race; unknown: nobody can say."""
+    """Answered by on_committed with the same number; a revision of None means that another change came first."""
 
     number: int
     purpose: Purpose
@@ -47,7 +47,7 @@ class Grant(Action):
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive(Action):
-    """Answered by on_kept_alive (with the time it was sent) or on_lease_lost; no answer is one too."""
+    """Answered by on_kept_alive (with the time it was sent) or on_lease_lost; without an answer the lease expires."""
 
     lease_id: int
 
@@ -82,7 +82,7 @@ class StopFollowing(Action):
 
 @dataclass(frozen=True, slots=True)
 class Promote(Action):
-    """Do the steps of a promotion; answered by on_promoted or on_promotion_failed."""
+    """Execute the steps of a promotion; answered by on_promoted or on_promotion_failed."""
 
     epoch: int
 
@@ -96,28 +96,28 @@ class Lead(Action):
 
 @dataclass(frozen=True, slots=True)
 class StopAccepting(Action):
-    """Take no more writes; what is stored goes on being copied and answered."""
+    """Reject new writes; stored ones are still replicated and answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptAgain(Action):
-    """A planned switch was given up."""
+    """Accept writes again: a planned switch was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepDown(Action):
-    """Master no more: no writes, waiting sends fail, slaves are let go."""
+    """Stop being master: reject writes, fail waiting sends, close the slaves' connections."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unrelated(Action):
-    """This replica's log has nothing to go on from at the master's."""
+    """This replica's log and the master's have no common epoch."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Action):
-    """Nothing is left to do for a replica that was asked to stop."""
+    """The replica has finished its clean stop."""

@@ -1,4 +1,4 @@
-"""The agent of a replica: follows, campaigns, leads, retires. Events and the time go in, actions come out."""
+"""The agent of a replica decides when to follow, campaign, lead and retire. Pure: events and time in, actions out."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ from rocketq.replication.actions import (
     StopFollowing,
     Stopped,
 )
-from rocketq.replication.candidates import campaign_delay_ms
 from rocketq.replication.confirm import SyncRules, Term
-from rocketq.replication.control import AliveReport, GroupView, MasterKey, Refused, Replica, Transaction
-from rocketq.replication.ha_state import HaState
-from rocketq.replication.lease import Lease, LeaseMode, LeaseTimes
+from rocketq.replication.control import AliveReport, ChangeRejectedError, GroupView, MasterKey, Replica, Transaction
+from rocketq.replication.election import Lease, LeaseMode, LeaseTimes, campaign_delay_ms
+from rocketq.replication.recovery import HaState
 
 
 class Role(Enum):
@@ -47,24 +46,24 @@ class AgentSettings:
     lease_mode: LeaseMode = LeaseMode.AVAILABLE
     rules: SyncRules = field(default_factory=SyncRules)
     poll_ms: int = 5_000
-    """The group is read this often although nothing is told to have changed."""
+    """Interval of reads of the control store without a notification."""
     hurry_ms: int = 500
-    """And this often without a master, or after a failure."""
+    """The same while there is no master, or after a failure."""
     answer_ms_max: int = 3_000
-    """An answer that has not come by now will not."""
+    """Requests to the control store fail after this time."""
     retire_ms_max: int = 5_000
     report_ms: int = 5_000
-    """How often each replica tells how long its log is; for operators, and for elections."""
+    """Interval of each replica's report of its log end, for operators and elections."""
 
 
 class HandOver(Enum):
-    """What is known of giving the mastership away. From the moment that is asked for another one may lead."""
+    """Outcome of the RETIRE transaction. Once it is sent, another replica may become master."""
 
     NONE = 0
     ASKED = 1
-    """Made or not, or still to be made: an answer that does not come says nothing."""
+    """Sent, and the outcome is unknown."""
     NOT_MADE = 2
-    """Somebody else's change was made instead: the next read tells which."""
+    """Rejected because of a concurrent change; the next read shows which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class LogEnds:
 
 
 class Agent:
-    """One replica. Not thread-safe: one task feeds it and does what it says, in order."""
+    """State machine of one replica. Not thread-safe: one task feeds events and executes the actions in order."""
 
     def __init__(self, settings: AgentSettings, state: HaState, ends: LogEnds) -> None:
         self.settings = settings
@@ -91,7 +90,7 @@ class Agent:
         self._reading_ms: int | None = None
         self._read_ms: int | None = None
         self._read_count = 0
-        self._read_needed = 0  # nothing is decided before this read, or a later one, is answered
+        self._read_needed = 0  # nothing is decided before the answer of this or a later read
         self._granting_ms: int | None = None
         self._commit: Commit | None = None
         self._commit_ms = 0
@@ -100,13 +99,13 @@ class Agent:
         self._vacant_ms: int | None = None
         self._led_epoch = 0
         self._reported_ms: int | None = None
-        self._switched_to = 0  # the revision of the last wish for a switch that was heard
+        self._switched_to = 0  # the revision of the last switch request that was handled
         self._retiring_ms: int | None = None
         self._preferred_id = 0
         self.handing_over = HandOver.NONE
         self._stopping = False
 
-    # What others ask
+    # Queries
 
     @property
     def broker_id(self) -> int:
@@ -118,7 +117,7 @@ class Agent:
         return self.term.confirm_offset if self.term else None
 
     def may_write(self, now_ms: int) -> str | None:
-        """None when a write may be stored now, or why not."""
+        """None when a write may be stored now, otherwise the reason."""
         if self.role is not Role.LEADING or self.term is None:
             return "this replica is not the master"
         if self._retiring_ms is not None:
@@ -132,16 +131,16 @@ class Agent:
         return self.role is Role.LEADING and (not self._is_strict or self.has_lease(now_ms))
 
     def has_lease(self, now_ms: int) -> bool:
-        """Queue locks, delay, transaction and deletion services run with a valid lease only, in both modes. One that is
-        being given away counts no more."""
-        return self.handing_over is HandOver.NONE and self.lease is not None and self.lease.is_trusted(now_ms)
+        """Whether the lease is valid. Queue locks, delay, transaction and deletion services require it in both modes. A
+        handover invalidates it."""
+        return self.handing_over is HandOver.NONE and self.lease is not None and self.lease.is_valid(now_ms)
 
     @property
     def _is_strict(self) -> bool:
         return self.settings.lease_mode is LeaseMode.STRICT
 
     def answerable_to(self, now_ms: int) -> int:
-        """Writes that end here or before may be answered SEND_OK now; -1: none."""
+        """Log offset up to which writes may be answered SEND_OK now; -1: none."""
         if self.term is None or not self.term.enough_in_sync or not self.may_serve(now_ms):
             return -1
         return self.term.confirm_offset
@@ -184,13 +183,13 @@ class Agent:
         return [Read(self._read_count)]
 
     def _read_first(self, now_ms: int) -> list[Action]:
-        """Read, and decide nothing before the answer: what is known may be wrong by now."""
+        """Read, and decide nothing before the answer: the known view may be outdated."""
         actions = self._read(now_ms)
         self._read_needed = self._read_count
         return actions
 
     def _decide(self, now_ms: int) -> list[Action]:
-        """What this replica would change, unless a change is under way."""
+        """The next change, unless one is in progress."""
         if self._commit is not None or self._read_needed or self.view.revision == 0:
             return []
         if self.role is Role.JOINING:
@@ -214,16 +213,16 @@ class Agent:
         return self._send(Purpose.APPLY, change, now_ms)
 
     def _own_id_in(self, view: GroupView) -> int | None:
-        """The id that was granted to this store, should the answer have been lost."""
+        """The id that was granted to this store when the answer was lost."""
         for number, replica in view.replicas.items():
             if replica.value.check_code == self.state.check_code:
                 return number
         return None
 
-    # Following
+    # ClassicSlaveSession
 
     def _follow(self) -> list[Action]:
-        """Copy from whoever is master now. Without one the old stream goes on: what it brings can only help."""
+        """Follow the current master. Without one the old stream continues: its data is still valid."""
         master = self.view.master
         if master is None or master.value.broker_id == self.broker_id or master.value.epoch < self.state.epoch:
             return []
@@ -240,7 +239,7 @@ class Agent:
         if master is not None and master.value.broker_id != self.broker_id:
             self._vacant_ms = None
             return []
-        if self._stopping or self.lease is None or not self.lease.is_trusted(now_ms):
+        if self._stopping or self.lease is None or not self.lease.is_valid(now_ms):
             return []
         if self._vacant_ms is None:
             self._vacant_ms = now_ms
@@ -251,7 +250,7 @@ class Agent:
         try:
             key = MasterKey(self.broker_id, 0, self.settings.ha_addr, self.settings.addr)
             _, change = control.elect(self.view, key, self.lease.id)
-        except Refused:
+        except ChangeRejectedError:
             return []
         return self._send(Purpose.ELECT, change, now_ms)
 
@@ -274,7 +273,7 @@ class Agent:
         return [StopFollowing(), *self._see_epoch(epoch), Promote(epoch)]
 
     def on_promoted(self, epoch: int, ends: LogEnds, now_ms: int) -> list[Action]:
-        """The log is ours to write: `ends` is where the epoch starts."""
+        """The promotion is complete; the epoch starts at `ends.written`."""
         state = self.view.state
         if self.role is not Role.PROMOTING or epoch != self._led_epoch or state is None or state.value.epoch != epoch:
             return []
@@ -290,19 +289,19 @@ class Agent:
             revision=state.revision,
             began_ms=now_ms,
             confirm_offset=ends.written,
-            own_has=ends.written,
+            own_acked_end=ends.written,
             own_written=ends.written,
         )
         return [Lead(epoch)]
 
     def on_promotion_failed(self, reason: str, now_ms: int) -> list[Action]:
-        """The disk would not; whoever else is in sync may try once our lease is over."""
+        """The disk failed; release the lease so that another in-sync replica can be elected."""
         return self._step_down(f"the promotion failed: {reason}", now_ms) + self._leave_lease()
 
     # Leading
 
     def on_log(self, ends: LogEnds) -> None:
-        """Our own log was written to or synced."""
+        """This replica's log was appended to or synced."""
         self._ends = ends
         if self.term is not None:
             self.term.on_own(ends.written, ends.durable)
@@ -310,7 +309,7 @@ class Agent:
     def on_ack(
         self, broker_id: int, epoch: int, written: int, durable: int, now_ms: int, *, learner: bool = False
     ) -> None:
-        """A slave, in a stream of this epoch, told how far it is."""
+        """An acknowledgement of a slave in a stream of this epoch."""
         if self.term is not None and epoch == self.term.epoch:
             self.term.on_ack(broker_id, written, durable, now_ms, learner=learner)
 
@@ -327,13 +326,13 @@ class Agent:
             return []
         try:
             _, change = control.alter_set(self.view, self.broker_id, self.lease.id, wanted)
-        except Refused:
+        except ChangeRejectedError:
             return []
         self.term.propose(wanted)
         return self._send(Purpose.ALTER, change, now_ms)
 
     def on_epoch_seen(self, epoch: int, now_ms: int) -> list[Action]:
-        """A frame, a notice or a NameServer told of an epoch."""
+        """A larger epoch was received."""
         if epoch <= self.state.epoch:
             return []
         actions = self._see_epoch(epoch)
@@ -359,33 +358,33 @@ class Agent:
     # Retiring
 
     def on_switch(self, preferred_id: int, now_ms: int) -> list[Action]:
-        """A planned switch, to a certain replica or (0) to any. Refused when it cannot be."""
+        """Start a planned switch to a replica, or (0) to any. ChangeRejectedError when it is not possible."""
         if self.role is not Role.LEADING or self.term is None:
-            raise Refused("this replica is not the master")
+            raise ChangeRejectedError("this replica is not the master")
         others = self.term.in_sync - {self.broker_id}
         if not others or (preferred_id and preferred_id not in others):
-            raise Refused(f"replica {preferred_id or 'other than the master'} is not in sync")
+            raise ChangeRejectedError(f"replica {preferred_id or 'other than the master'} is not in sync")
         self._retiring_ms, self._preferred_id = now_ms, preferred_id or self._longest_of(others)
         return [StopAccepting()]
 
-    def _hear_wish(self, view: GroupView, now_ms: int) -> list[Action]:
-        """An operator's wish for a switch, once; one that cannot be granted any more is left."""
+    def _handle_switch_request(self, view: GroupView, now_ms: int) -> list[Action]:
+        """Handle an operator's switch request once; ignore one that is no longer possible."""
         wish = view.switch_to
         if wish is None or wish.revision <= self._switched_to or self.role is not Role.LEADING:
             return []
         self._switched_to = wish.revision
         try:
             return self.on_switch(wish.value, now_ms)
-        except Refused:
+        except ChangeRejectedError:
             return []
 
     def _longest_of(self, members: frozenset[int]) -> int:
         assert self.term is not None
         followers = self.term.followers
-        return max(members, key=lambda member: (followers[member].has if member in followers else 0, -member))
+        return max(members, key=lambda member: (followers[member].acked_end if member in followers else 0, -member))
 
     def on_stop(self, now_ms: int) -> list[Action]:
-        """A clean stop: a master first sees that the others have everything."""
+        """Stop cleanly: a master first waits until the in-sync slaves have its whole log."""
         self._stopping = True
         if self.role is Role.LEADING:
             self._retiring_ms, self._preferred_id = now_ms, 0
@@ -408,19 +407,20 @@ class Agent:
             return self._stopped_master("without a lease")
         try:
             _, change = control.retire(self.view, self.broker_id, self.lease.id, self._preferred_id)
-        except Refused as refusal:
+        except ChangeRejectedError as refusal:
             if self._stopping:
                 return self._stopped_master(str(refusal))
             if not self._must_go:
                 return self._stay()
-            self._preferred_id = 0  # any other will do
+            self._preferred_id = 0  # any in-sync replica
             return []
         self.handing_over = HandOver.ASKED
         return self._send(Purpose.RETIRE, change, now_ms)
 
     @property
     def _must_go(self) -> bool:
-        """An unanswered wish to go may be granted at any time: a `strict` master cannot serve again, and insists."""
+        """Whether the handover must continue: an unanswered RETIRE may still be applied, so a `strict` master cannot
+        serve again."""
         return self._is_strict and self.handing_over is HandOver.ASKED
 
     def _stay(self) -> list[Action]:
@@ -434,7 +434,7 @@ class Agent:
     # Answers of the control store
 
     def on_changed(self, now_ms: int) -> list[Action]:
-        """Something in the group has changed."""
+        """A key of the group has changed."""
         return self._read(now_ms) if self.role is not Role.STOPPED else []
 
     def on_read_failed(self, number: int, now_ms: int) -> list[Action]:
@@ -448,13 +448,13 @@ class Agent:
         if number >= self._read_needed:
             self._read_needed = 0
         if view.revision < self.view.revision or self.role is Role.STOPPED:
-            return []  # an older answer that was overtaken
+            return []  # an older answer that arrived late
         self.view = view
         actions = self._see_epoch(view.epoch)
         if self.role is Role.JOINING:
             return actions + self._find_own_id(view) + self._decide(now_ms)
         if self.role in (Role.LEADING, Role.PROMOTING):
-            actions += self._check_mastership(view, now_ms) or self._hear_wish(view, now_ms)
+            actions += self._check_mastership(view, now_ms) or self._handle_switch_request(view, now_ms)
         elif self.role is Role.FOLLOWING:
             actions += self._promote(view.epoch) if self._is_elected(view) else self._follow()
         return actions + self._decide(now_ms)
@@ -467,7 +467,7 @@ class Agent:
         return [Persist(self.broker_id, self.state.epoch)]
 
     def _is_elected(self, view: GroupView) -> bool:
-        """By a transaction of ours, whose answer may have been lost; never twice in one epoch."""
+        """Whether this replica's ELECT was applied, even when its answer was lost; true once per epoch."""
         state, master, lease = view.state, view.master, self.lease
         if state is None or master is None or lease is None or state.value.epoch <= self._led_epoch:
             return False
@@ -487,7 +487,7 @@ class Agent:
         return []
 
     def on_granted(self, lease_id: int, sent_ms: int) -> list[Action]:
-        """A lease that comes too late, after another was asked for, is given back."""
+        """A lease that is granted too late is revoked."""
         if self.lease is not None or self.role is Role.STOPPED:
             return [Revoke(lease_id)]
         self.lease, self._granting_ms = Lease(lease_id, sent_ms, self.settings.times), None
@@ -511,7 +511,7 @@ class Agent:
         return []
 
     def on_committed(self, number: int, revision: int | None, now_ms: int) -> list[Action]:
-        """A change was made, or (None) somebody else's was. Either way the group is read: that says what counts."""
+        """A change was applied, or (None) lost to a concurrent one. In both cases the group is read again."""
         sent = self._commit
         if sent is None or sent.number != number:
             return []
@@ -537,7 +537,7 @@ class Agent:
     def _retired(self, now_ms: int) -> list[Action]:
         if self._stopping:
             return self._stopped_master("another replica takes over")
-        if self._retiring_ms is None:  # the answer is late: this replica has stepped down, and follows or leads again
+        if self._retiring_ms is None:  # late answer: this replica stepped down meanwhile
             return self._read_first(now_ms)
         return self._step_down("another replica takes over, as planned", now_ms)
 

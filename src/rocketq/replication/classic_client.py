@@ -1,4 +1,4 @@
-"""A slave's side of the classic stream: connects to its master, and what comes goes into the log."""
+"""Classic stream, slave side: connects to the master and appends what it receives to the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, cast
 from rocketq.errors import RemoteProtocolError, RocketQError
 from rocketq.remoting.address import split_addr
 from rocketq.replication.classic_listener import TICK_MS_MAX
-from rocketq.replication.classic_slave import Following, StreamTimes
+from rocketq.replication.classic_slave import ClassicSlaveSession, StreamTimes
 from rocketq.runtime.clock import Clock
 from rocketq.store import StoreReplica
 
@@ -25,11 +25,11 @@ READ_BYTES: Final = 512 << 10
 class FollowRules:
     times: StreamTimes = field(default_factory=StreamTimes)
     retry_ms: int = 5_000
-    """Between a failure and the next try."""
+    """Delay between a failure and the next attempt."""
 
 
 class MasterFollower:
-    """Follows whoever `master_addr` names, for as long as it runs; None means that nobody is known yet."""
+    """Follows the master that `master_addr` returns until stopped; None means that the master is unknown."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class MasterFollower:
         rules: Callable[[], FollowRules] = FollowRules,
         why_not: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
-        """`why_not` is asked before every connection; what it says keeps us from making one."""
+        """`why_not` is called before every connection; a reason it returns prevents the connection."""
         self._store = store
         self._clock = clock
         self._master_addr = master_addr
@@ -61,9 +61,9 @@ class MasterFollower:
             self._task = None
 
     def wake(self) -> None:
-        """The master may have another address: look at once."""
+        """Check the master's address now: it may have changed."""
         if self.connection is not None and self.connection.addr != self._master_addr():
-            self.connection.close("the master has another address now")
+            self.connection.close("the master's address changed")
         self._wanted.set()
 
     async def _run(self) -> None:
@@ -71,8 +71,8 @@ class MasterFollower:
             addr = self._master_addr()
             if addr is not None:
                 try:
-                    self._tell(addr, await self._follow(addr))
-                except Exception:  # the service outlives whatever went wrong with one connection
+                    self._log_failure(addr, await self._follow(addr))
+                except Exception:  # the service continues after an error in one connection
                     log.exception("following %s failed", addr)
             await self._pause()
 
@@ -85,7 +85,7 @@ class MasterFollower:
             pass
 
     async def _follow(self, addr: str) -> str:
-        """Connect and stay connected; why it ended."""
+        """Connect and copy; the reason why the connection ended."""
         refused = None if self._why_not is None else await self._why_not()
         if refused is not None:
             return refused
@@ -113,21 +113,21 @@ class MasterFollower:
             connection.tick()
         return connection.ended.result()
 
-    def _tell(self, addr: str, failure: str) -> None:
-        """Once per outage, not at every try."""
+    def _log_failure(self, addr: str, failure: str) -> None:
+        """Log a failure once per outage."""
         if failure != self._failure:
-            log.error("the master %s is not followed: %s", addr, failure)
+            log.error("replication from master %s stopped: %s", addr, failure)
         self._failure = failure
 
 
 class FollowerConnection(asyncio.BufferedProtocol):
-    """One connection to the master. Whatever is wrong ends it before anything is written at a wrong place."""
+    """One connection to the master. Any error closes it before bytes are written at a wrong offset."""
 
     def __init__(self, store: StoreReplica, clock: Clock, addr: str, times: StreamTimes) -> None:
         self._store = store
         self._clock = clock
         self.addr = addr
-        self.state = Following(store.log_end, store.config.segment_bytes, times, clock.monotonic_ms())
+        self.state = ClassicSlaveSession(store.log_end, store.config.segment_bytes, times, clock.monotonic_ms())
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.bytes_received = 0
         self._transport: asyncio.Transport | None = None
@@ -152,11 +152,11 @@ class FollowerConnection(asyncio.BufferedProtocol):
         try:
             self.state.on_bytes(memoryview(self._read)[:count], self._clock.monotonic_ms())
         except RemoteProtocolError as error:
-            failure = str(error)  # what came before is good
+            failure = str(error)  # earlier bytes are valid
         try:
             self._append()
         except (RocketQError, OSError) as error:
-            failure = f"its bytes cannot be taken: {error}"
+            failure = f"the append failed: {error}"
         if failure:
             self.close(failure)
 
@@ -164,13 +164,13 @@ class FollowerConnection(asyncio.BufferedProtocol):
         starts_at = self.state.take_start()
         if starts_at is not None:
             self._store.start_at(starts_at)
-            log.info("the master begins at %d: what was before is not in this slave's log", starts_at)
+            log.info("the master's log starts at %d: this slave's log does not contain earlier messages", starts_at)
         log_offset, data = self.state.take()
         if not data:
             return
         try:
             self._store.append_stream(log_offset, data)
-        finally:  # of a stretch that turns bad, what came before it is in the log
+        finally:  # bytes before the invalid record are in the log
             report = self.state.appended(self._store.log_end, self._clock.monotonic_ms())
             if report and self._transport is not None:
                 self._transport.write(report)
@@ -178,7 +178,7 @@ class FollowerConnection(asyncio.BufferedProtocol):
     def tick(self) -> None:
         now_ms = self._clock.monotonic_ms()
         if self.state.is_silent(now_ms):
-            self.close("it has said nothing for too long")
+            self.close("no data for too long")
         elif self._transport is not None and (report := self.state.on_tick(now_ms)):
             self._transport.write(report)
 

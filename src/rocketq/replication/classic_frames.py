@@ -1,9 +1,9 @@
-"""The bytes of the classic stream between a master and a slave, as Apache 4.x speaks it.
+"""Wire format of the classic stream between master and slave, compatible with Apache 4.x.
 
     slave to master   report := logEnd:i64                          all up to here is in the slave's log
-    master to slave   frame  := logOffset:i64 size:i32 size*byte    a piece of the log; size 0 is a heartbeat
+    master to slave   frame  := logOffset:i64 size:i32 size*byte    bytes of the log; size 0 is a heartbeat
 
-Big-endian; no magic, no version, no checksum. A frame never crosses the end of a log file. TCP cuts anywhere.
+Big-endian; no magic, no version, no checksum. A frame never crosses the end of a log file. TCP splits it anywhere.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def encode_report(log_end: int) -> bytes:
 
 
 def encode_header(log_offset: int, size_bytes: int) -> bytes:
-    """Of a frame; its bytes follow. Size 0 makes a heartbeat."""
+    """Header of a frame; size 0 is a heartbeat."""
     return _HEADER.pack(log_offset, size_bytes)
 
 
 class ReportReader:
-    """A master's ears: of all reports that have come only the last one matters."""
+    """Decodes a slave's reports; only the last one of a read matters."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -48,14 +48,14 @@ class ReportReader:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of the log, or of a heartbeat none; one frame may come in several pieces."""
+    """A part of a frame's body; empty for a heartbeat."""
 
     log_offset: int
     data: memoryview
 
 
 class FrameReader:
-    """A slave's ears. Bodies are handed on as they come, never gathered here: views of what was fed."""
+    """Decodes a master's frames. Bodies are returned as views of the input, without buffering."""
 
     def __init__(self, segment_bytes: int) -> None:
         self._segment_bytes = segment_bytes
@@ -64,8 +64,7 @@ class FrameReader:
         self._left = 0
 
     def feed(self, chunk: bytes | memoryview) -> list[Piece]:
-        """Everything in the order it came. RemoteProtocolError for a header that cannot be; nothing is understood after
-        that."""
+        """Pieces in order. RemoteProtocolError for an invalid header; the stream cannot continue after it."""
         view, at, end, pieces = memoryview(chunk), 0, len(chunk), list[Piece]()
         while at < end:
             if self._left:

@@ -1,4 +1,4 @@
-"""A master's listener for classic slaves: pieces of the log go from its mapping into the sockets."""
+"""Classic stream, master side: listens for slaves and writes log bytes from the mapping to their sockets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final, cast
 from rocketq.errors import RemoteProtocolError, StoreError, UnreachableError
 from rocketq.remoting.address import join_addr
 from rocketq.remoting.room import ConnectionRoom
-from rocketq.replication.classic_master import Feeding, LogExtent, ReplicaAcks
+from rocketq.replication.classic_master import ClassicMasterSession, LogExtent, ReplicaAcks
 from rocketq.replication.classic_slave import StreamTimes
 from rocketq.runtime.clock import Clock
 from rocketq.store import StoreReplica
@@ -22,10 +22,10 @@ from rocketq.store.flush import ReplicaGate
 log = logging.getLogger(__name__)
 
 TURN_BYTES: Final = 512 << 10
-"""Sent to one slave before others get their turn."""
+"""Bytes sent to one slave before the others are served."""
 TICK_MS_MAX: Final = 500
 SLAVES_MAX: Final = 128
-"""Connections: more than there are slaves, and few enough to leave files for the store whoever connects here."""
+"""Connection limit. It leaves file descriptors for the store when a peer opens many connections."""
 _BUFFER_BYTES: Final = 1 << 20
 
 
@@ -35,12 +35,12 @@ class ListenerRules:
     batch_bytes: int = 32 << 10
     behind_bytes_max: int = 256 << 20
     timeout_ms: int = 3_000
-    """How long an answer waits for a slave."""
+    """Timeout of answers that wait for a slave."""
     from_last_file: bool = False
 
 
 class ReplicaListener:
-    """Belongs to one event loop; the store may grow on any thread. `gate` is released as far as any slave has it."""
+    """Belongs to one event loop; appends happen on any thread. `gate` is released by the largest acknowledgement."""
 
     def __init__(
         self, store: StoreReplica, clock: Clock, rules: Callable[[], ListenerRules], *, slaves_max: int = SLAVES_MAX
@@ -99,14 +99,14 @@ class ReplicaListener:
     # events
 
     def wake(self) -> None:
-        """The log may have grown."""
+        """The log may have new bytes."""
         if self._woken or not self.links:
             return
         self._woken = True
         if threading.get_ident() == self._thread_id:
             self._loop.call_soon(self._feed_all)
         else:
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and with it all slaves
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and with it all connections
                 self._loop.call_soon_threadsafe(self._feed_all)
 
     def _feed_all(self) -> None:
@@ -118,15 +118,15 @@ class ReplicaListener:
         if self.acks.on_report(link, acked_to):
             self.gate.release(acked_to)
 
-    def on_come(self, link: ReplicaConnection) -> None:
-        """Appends tell of themselves only while somebody listens."""
+    def on_connected(self, link: ReplicaConnection) -> None:
+        """The append listener is registered only while a slave is connected."""
         if not self.links:
             self._store.add_append_listener(self.wake)
         self.links.add(link)
 
-    def on_gone(self, link: ReplicaConnection) -> None:
+    def on_disconnected(self, link: ReplicaConnection) -> None:
         self.links.discard(link)
-        self.acks.on_gone(link)
+        self.acks.on_disconnected(link)
         if not self.links:
             self._store.remove_append_listener(self.wake)
 
@@ -147,7 +147,7 @@ class ReplicaConnection(asyncio.Protocol):
         self._waits = False
         self._told = False
         rules = listener.rules
-        self.state = Feeding(rules.times, listener.now_ms(), from_last_file=rules.from_last_file)
+        self.state = ClassicMasterSession(rules.times, listener.now_ms(), from_last_file=rules.from_last_file)
         self.addr = ""
         self.bytes_sent = 0
 
@@ -159,22 +159,22 @@ class ReplicaConnection(asyncio.Protocol):
         if not self._listener.room.is_for(len(self._listener.links) + 1):
             self._transport.abort()
             return
-        self._listener.on_come(self)
+        self._listener.on_connected(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        if self not in self._listener.links:  # there was no room for it
+        if self not in self._listener.links:  # rejected because of the connection limit
             return
-        self._listener.on_gone(self)
+        self._listener.on_disconnected(self)
         if self._told:
-            log.warning("slave %s is gone; it had the log up to %d", self.addr, self.state.acked_to)
+            log.warning("slave %s disconnected at log offset %d", self.addr, self.state.acked_to)
 
     def data_received(self, data: bytes) -> None:
         listener = self._listener
         try:
             reported = self.state.on_bytes(data, listener.extent, listener.now_ms())
         except RemoteProtocolError as error:
-            log.error("whoever is at %s cannot follow this log: %s", self.addr, error)
+            log.error("slave at %s cannot follow this log: %s", self.addr, error)
             self.close()
             return
         if reported:
@@ -192,7 +192,7 @@ class ReplicaConnection(asyncio.Protocol):
         self.feed()
 
     def feed(self, *, gather: bool = True) -> None:
-        """Send what there is, a turn's worth at most; the rest in a later turn, or when the slave has reported."""
+        """Send available bytes, at most TURN_BYTES at a time; the rest follows in a later turn or after a report."""
         state, turn, end = self.state, 0, self._listener.log_end
         try:
             while not self._waits and not self._paused and self._transport is not None and state.sent_to >= 0:
@@ -206,24 +206,24 @@ class ReplicaConnection(asyncio.Protocol):
                 self.bytes_sent += len(view)
                 if turn >= TURN_BYTES:
                     self._waits = True
-                    asyncio.get_running_loop().call_soon(self._go_on)
+                    asyncio.get_running_loop().call_soon(self._continue_feeding)
         except StoreError as error:
             log.error("slave %s cannot be served: %s", self.addr, error)
             self.close()
 
-    def _go_on(self) -> None:
+    def _continue_feeding(self) -> None:
         self._waits = False
         self.feed()
 
     def tick(self) -> None:
         now_ms = self._listener.now_ms()
         if self.state.is_silent(now_ms):
-            log.warning("slave %s has said nothing for too long", self.addr)
+            log.warning("slave %s sent nothing for too long", self.addr)
             self.close()
         elif self._transport is not None and not self._paused and (beat := self.state.on_tick(now_ms)):
             self._transport.write(beat)
         else:
-            self.feed(gather=False)  # whatever became of its report
+            self.feed(gather=False)  # without waiting for its report
 
     def close(self) -> None:
         if self._transport is not None:

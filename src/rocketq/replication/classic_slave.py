@@ -1,4 +1,4 @@
-"""A slave's end of a classic connection: what is expected, what may be appended, what is reported. Pure."""
+"""Classic stream, slave side, pure: what may be appended and what is reported."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from rocketq.errors import RemoteProtocolError
 from rocketq.replication.classic_frames import FrameReader, Piece, encode_report
 
 _SIZE_BYTES: Final = 4
-_HEAD_BYTES: Final = 8  # of a record: its size and magic, enough to tell whether it can be one
+_HEAD_BYTES: Final = 8  # size and magic of a record, the minimum to check it
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTimes:
-    """When to say that one is there, and when to give up one who does not."""
+    """Heartbeat interval and silence timeout of a connection."""
 
     heartbeat_ms: int = 5_000
     silence_ms_max: int = 20_000
 
 
-class Following:
-    """Begins with a report of the log's end: the master sends nothing before it. From then on bytes must follow each
-    other without a gap, and the log's end is reported whenever it has moved."""
+class ClassicSlaveSession:
+    """Sends a report of the log end first: the master sends nothing before it. Then bytes must be contiguous, and the
+    log end is reported whenever it changes."""
 
     def __init__(self, log_end: int, segment_bytes: int, times: StreamTimes, now_ms: int) -> None:
         self._frames = FrameReader(segment_bytes)
@@ -30,12 +30,12 @@ class Following:
         self._times = times
         self._log_end = log_end
         self._expected = log_end
-        self._gathered = bytearray()  # used again and again: fresh memory for every read costs more than the copy
+        self._gathered = bytearray()  # reused: fresh memory for every read costs more than the copy
         self._gathered_bytes = 0
         self._needed = _HEAD_BYTES
         self._read_ms = self._written_ms = now_ms
         self.starts_at: int | None = None
-        """Where an empty log begins, once its master has said so; the store must be told before bytes are appended."""
+        """Start offset for an empty log, from the master; set it in the store before the first append."""
 
     @property
     def last_read_ms(self) -> int:
@@ -52,18 +52,18 @@ class Following:
         return encode_report(self._log_end)
 
     def on_tick(self, now_ms: int) -> bytes:
-        """A report when nothing was said for a while."""
+        """A report after an idle interval."""
         return self.report(now_ms) if now_ms - self._written_ms >= self._times.heartbeat_ms else b""
 
     def is_silent(self, now_ms: int) -> bool:
-        """Whether the master has said nothing for too long."""
+        """Whether the master was silent for too long."""
         return now_ms - self._read_ms > self._times.silence_ms_max
 
     # from the master
 
     def on_bytes(self, chunk: bytes | memoryview, now_ms: int) -> None:
-        """RemoteProtocolError when they do not continue our log; what came before them can still be taken. `chunk` is
-        free afterwards."""
+        """RemoteProtocolError when the bytes do not continue the log; earlier ones can be appended. `chunk` may be
+        reused afterwards."""
         self._read_ms = now_ms
         for piece in self._frames.feed(chunk):
             self._absorb(piece)
@@ -71,7 +71,7 @@ class Following:
     def _absorb(self, piece: Piece) -> None:
         if piece.log_offset != self._expected and not self._starts_with(piece):
             raise RemoteProtocolError(
-                f"the master goes on at {piece.log_offset}, our log at {self._expected}: nothing is written"
+                f"the master continues at {piece.log_offset}, this log at {self._expected}: nothing is written"
             )
         if piece.data:
             end = self._gathered_bytes + len(piece.data)
@@ -82,7 +82,7 @@ class Following:
             self._expected += len(piece.data)
 
     def _starts_with(self, piece: Piece) -> bool:
-        """An empty log takes what it is given first, from the start of a file on."""
+        """An empty log may start at the first byte of any log file."""
         if self._expected != 0 or self._gathered_bytes:
             return False
         if not piece.data:
@@ -93,18 +93,18 @@ class Following:
         return True
 
     def take_start(self) -> int | None:
-        """Where the empty log of this slave has to begin, once; None where it goes on."""
+        """Start offset of an empty log, returned once; None otherwise."""
         starts_at, self.starts_at = self.starts_at, None
         return starts_at
 
     def take(self) -> tuple[int, memoryview]:
-        """Where to append, and what: everything that has come, once that can be a whole record; else nothing. Not
-        to be kept: more bytes go to the same place."""
+        """Offset and bytes to append; empty until they can contain a whole record. The buffer is reused, so do not keep
+        the view."""
         size = self._gathered_bytes if self._gathered_bytes >= self._needed else 0
         return self._log_end, memoryview(self._gathered)[:size]
 
     def appended(self, log_end: int, now_ms: int) -> bytes:
-        """The log ends here after what was taken: a report when it has moved. What is left comes again."""
+        """The log ends here after an append: a report when it changed. Remaining bytes are offered again."""
         taken = log_end - self._log_end
         rest = self._gathered_bytes - taken
         if taken and rest:

@@ -1,7 +1,7 @@
-"""What the replicas of one brokerName agree on, and how it may change: values, keys and transactions, all pure.
+"""The shared state of the replicas of one brokerName: values, keys and transactions. Pure.
 
-A change is made from a view of the group: it compares the revisions it was decided on and puts the new values. A
-control store applies it as a whole or not at all, so whoever decided on old values loses and reads again.
+A change is computed from a view of the group: it compares the revisions of that view and puts new values. The control
+store applies it completely or not at all. A change that was computed from old values is rejected.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Value = TypeVar("Value")
 
 
 class ControlError(RocketQError):
-    """The control store did not do what was asked; a change that was sent may have been made or not."""
+    """A request to the control store failed; the outcome of a change is unknown."""
 
     retriable = True
 
 
 class LeaseLostError(ControlError):
-    """The control store has no such lease any more."""
+    """The lease has expired."""
 
 
-class Refused(RocketQError):
-    """The change is not allowed in this state of the group."""
+class ChangeRejectedError(RocketQError):
+    """The change is not allowed in the current state of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +44,20 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """Who is master, in which epoch; who has everything that was acknowledged."""
+    """The master, its epoch, and the replicas that have every acknowledged message."""
 
     master_id: int
-    """0: nobody (retired)."""
+    """0: no master (retired)."""
     epoch: int
     in_sync: frozenset[int]
     version: int
     preferred_id: int = 0
-    """Whom a planned switch wants elected; a hint."""
+    """The replica that a planned switch prefers; a hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class MasterKey:
-    """Held with the master's lease."""
+    """Attached to the master's lease."""
 
     broker_id: int
     epoch: int
@@ -73,13 +73,13 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class AliveReport:
-    """Held with each replica's lease: how long its log is."""
+    """Attached to each replica's lease: its log end."""
 
     ha_addr: str
     log_end: int
     last_epoch: int
     slaves: tuple[tuple[int, int, int], ...] = ()
-    """By a master: of each slave its id, its log's end, and for how many ms it has not had everything."""
+    """Set by a master: id, log end and duration of the lag in ms of each slave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Versioned(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key's raw value as a control store has it."""
+    """The raw value of a key."""
 
     value: bytes
     revision: int
@@ -107,7 +107,7 @@ class GroupView:
     master: Versioned[MasterKey] | None = None
     last_id: Versioned[int] | None = None
     switch_to: Versioned[int] | None = None
-    """An operator asks the master to hand over to this replica."""
+    """The replica that an operator asks the master to hand over to."""
     replicas: Mapping[int, Versioned[Replica]] = field(default_factory=dict)
     alive: Mapping[int, Versioned[AliveReport]] = field(default_factory=dict)
 
@@ -125,7 +125,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Made only when every key in `compares` has the revision given (0: it is absent)."""
+    """Applied only when every key in `compares` has the given revision (0: absent)."""
 
     compares: tuple[tuple[str, int], ...]
     puts: tuple[Put, ...] = ()
@@ -133,7 +133,7 @@ class Transaction:
 
 
 class ControlStore(Protocol):
-    """Keys with revisions and leases; linearizable. ControlError when it cannot be reached: the outcome is unknown."""
+    """Keys with revisions and leases; linearizable. ControlError when it is unreachable: the outcome is unknown."""
 
     async def read(self, group: Group) -> GroupView: ...
 
@@ -160,7 +160,7 @@ class ControlStore(Protocol):
 
 
 def view_of(entries: Mapping[str, Entry], revision: int) -> GroupView:
-    """From the raw keys of a group (without its prefix). Keys that are not ours are left alone."""
+    """Decode the keys of a group (without its prefix). Unknown keys are ignored."""
     replicas: dict[int, Versioned[Replica]] = {}
     alive: dict[int, Versioned[AliveReport]] = {}
     state: Versioned[GroupState] | None = None
@@ -189,7 +189,7 @@ def _versioned(value: Value, entry: Entry) -> Versioned[Value]:
 
 
 def _decode(kind: type[Value], data: bytes) -> Value:
-    """What a newer replica has added is left alone."""
+    """Fields of newer versions are ignored."""
     try:
         members = json.loads(data)
         known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
@@ -223,7 +223,7 @@ def _encode(value: Any) -> bytes:
 
 
 def apply_for_id(view: GroupView, replica: Replica) -> tuple[int, Transaction]:
-    """The next id, never given before, for a store that has none."""
+    """The next unused id, for a store without one."""
     number = max([view.last_id.value if view.last_id else 0, *view.replicas]) + 1
     key = f"replica/{number}"
     change = Transaction(
@@ -234,15 +234,15 @@ def apply_for_id(view: GroupView, replica: Replica) -> tuple[int, Transaction]:
 
 
 def elect(view: GroupView, caller: MasterKey, lease_id: int) -> tuple[GroupState, Transaction]:
-    """The caller becomes master of the next epoch and the only member of S. Whose id it is in `master`, from an earlier
-    life of the same store, need not wait for that lease to end."""
+    """The caller becomes master of the next epoch and the only member of S. A restarted master may replace its own
+    `master` key before the old lease expires."""
     own = caller.broker_id
     if view.master is not None and view.master.value.broker_id != own:
-        raise Refused(f"replica {view.master.value.broker_id} is master")
+        raise ChangeRejectedError(f"replica {view.master.value.broker_id} is master")
     if own not in view.replicas:
-        raise Refused(f"replica {own} is not registered")
+        raise ChangeRejectedError(f"replica {own} is not registered")
     if view.state is not None and own not in view.state.value.in_sync:
-        raise Refused(f"replica {own} is not in sync")
+        raise ChangeRejectedError(f"replica {own} is not in sync")
     version = view.state.value.version if view.state else 0
     state = GroupState(own, view.epoch + 1, frozenset({own}), version + 1)
     master = replace(caller, epoch=state.epoch)
@@ -260,33 +260,33 @@ def elect(view: GroupView, caller: MasterKey, lease_id: int) -> tuple[GroupState
 def alter_set(
     view: GroupView, caller_id: int, lease_id: int, in_sync: frozenset[int]
 ) -> tuple[GroupState, Transaction]:
-    """Another in-sync set, by the master."""
+    """Replace the in-sync set; only the master may."""
     state = _own_state(view, caller_id, lease_id)
     if caller_id not in in_sync:
-        raise Refused("the master is always in sync")
+        raise ChangeRejectedError("the master is always in sync")
     unknown = in_sync - set(view.replicas)
     if unknown:
-        raise Refused(f"replicas {sorted(unknown)} are not registered")
+        raise ChangeRejectedError(f"replicas {sorted(unknown)} are not registered")
     altered = replace(state, in_sync=in_sync, version=state.version + 1)
     members = tuple((f"replica/{member}", view.replicas[member].revision) for member in sorted(in_sync))
     return altered, Transaction(_held(view) + members, (Put("state", _encode(altered)),))
 
 
 def retire(view: GroupView, caller_id: int, lease_id: int, preferred_id: int = 0) -> tuple[GroupState, Transaction]:
-    """The master goes; whoever is in sync may be elected at once."""
+    """The master resigns; in-sync replicas may be elected immediately."""
     state = _own_state(view, caller_id, lease_id)
     if preferred_id and preferred_id not in state.in_sync:
-        raise Refused(f"replica {preferred_id} is not in sync")
+        raise ChangeRejectedError(f"replica {preferred_id} is not in sync")
     left = replace(state, master_id=0, epoch=state.epoch + 1, version=state.version + 1, preferred_id=preferred_id)
     return left, Transaction(_held(view), (Put("state", _encode(left)),), ("master",))
 
 
 def clean(view: GroupView, broker_id: int) -> Transaction:
-    """Forget a replica that is not coming back."""
+    """Remove a replica permanently."""
     if broker_id not in view.replicas:
-        raise Refused(f"replica {broker_id} is not registered")
+        raise ChangeRejectedError(f"replica {broker_id} is not registered")
     if view.state is not None and broker_id in view.state.value.in_sync | {view.state.value.master_id}:
-        raise Refused(f"replica {broker_id} is in sync")
+        raise ChangeRejectedError(f"replica {broker_id} is in sync")
     return Transaction(
         compares=(("state", _revision(view.state)), (f"replica/{broker_id}", view.replicas[broker_id].revision)),
         deletes=(f"replica/{broker_id}", f"alive/{broker_id}"),
@@ -294,11 +294,13 @@ def clean(view: GroupView, broker_id: int) -> Transaction:
 
 
 def ask_switch(view: GroupView, broker_id: int, lease_id: int) -> Transaction:
-    """Ask the master of this view to hand over; the wish goes with a lease of the one who asks."""
+    """Ask the master of this view to hand over; the request expires with the caller's lease."""
     if view.state is None or view.master is None:
-        raise Refused("there is no master")
+        raise ChangeRejectedError("there is no master")
     if broker_id not in view.state.value.in_sync or broker_id == view.master.value.broker_id:
-        raise Refused(f"replica {broker_id} is not an in-sync slave: {sorted(view.state.value.in_sync)} are in sync")
+        raise ChangeRejectedError(
+            f"replica {broker_id} is not an in-sync slave (in sync: {sorted(view.state.value.in_sync)})"
+        )
     return Transaction(_held(view), (Put("switch", str(broker_id).encode(), lease_id),))
 
 
@@ -308,9 +310,9 @@ def report_alive(broker_id: int, report: AliveReport, lease_id: int) -> Transact
 
 def _own_state(view: GroupView, caller_id: int, lease_id: int) -> GroupState:
     if view.state is None or view.state.value.master_id != caller_id:
-        raise Refused(f"replica {caller_id} is not master")
+        raise ChangeRejectedError(f"replica {caller_id} is not master")
     if view.master is None or view.master.lease_id != lease_id or view.master.value.epoch != view.epoch:
-        raise Refused(f"replica {caller_id} does not hold the master's lease")
+        raise ChangeRejectedError(f"replica {caller_id} does not hold the master's lease")
     return view.state.value
 
 

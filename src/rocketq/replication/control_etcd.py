@@ -1,4 +1,4 @@
-"""The control store that counts: etcd v3 (3.4 or newer), through its JSON gateway."""
+"""Control store in etcd v3 (3.4 or newer) through its JSON gateway."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class EtcdControl:
                 self._gateway.stream("watch", {"create_request": request}, timeout_ms) as results,
             ):
                 async for result in results:
-                    if result.get("events") or result.get("canceled"):  # canceled: compacted, so it did change
+                    if result.get("events") or result.get("canceled"):  # canceled: compacted, so it has changed
                         return True
                 raise ControlError("etcd ended a watch")
         return False

@@ -1,4 +1,4 @@
-"""A control store inside one process, for tests and simulations: keys, revisions and leases as etcd has them."""
+"""In-memory control store for tests and simulations, with the semantics of etcd."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class _Lease:
 
 
 class ControlTable:
-    """The keys themselves. Pure: time comes in as an argument; leases end when somebody looks."""
+    """Keys, revisions and leases. Pure: time is an argument; leases expire at the next call."""
 
     def __init__(self) -> None:
         self.revision = 1
         self._entries: dict[str, Entry] = {}
-        self._changed: dict[str, int] = {}  # when a key of a group was last changed, by the group's prefix
+        self._changed: dict[str, int] = {}  # revision of the last change, by the group's prefix
         self._leases: dict[int, _Lease] = {}
         self._last_lease = 0
 
@@ -90,7 +90,7 @@ class ControlTable:
 
 
 class MemoryControl:
-    """A ControlTable behind the interface of every control store. One per process; all who use it share the table."""
+    """A ControlTable behind the ControlStore interface. Replicas of one process share the table."""
 
     def __init__(self, clock: Clock, table: ControlTable | None = None) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Which bytes of the log came from which master: epochs and where each starts, and their text file.
+"""Epochs of the log: which bytes came from which master, their text file, and where two logs diverge.
 
 text  := count "\\n" crc "\\n" entry*          crc: CRC32 & 0x7FFFFFFF of all entries; 0 is not checked
 entry := epoch "-" start "\\n"                 the format of Apache's epochFileCheckpoint
@@ -13,7 +13,7 @@ from zlib import crc32
 
 from rocketq.errors import ProtocolError, StoreError
 
-FILE_NAME: Final = "epochFileCheckpoint"
+EPOCH_FILE: Final = "epochFileCheckpoint"
 _CRC_MASK: Final = 0x7FFFFFFF
 
 
@@ -24,10 +24,9 @@ class Epoch:
 
 
 class EpochList:
-    """Entries in order: numbers grow, starts never go back. An entry ends where the next one starts.
+    """Ordered entries: numbers increase, starts never decrease. An entry ends where the next one starts.
 
-    Two neighbours may start at one offset only for as long as the first has no data; `add` drops such an entry, for an
-    epoch without data says nothing about the log and would hide where two logs part.
+    `add` drops an entry without data: it carries no information about the log and would hide where two logs diverge.
     """
 
     def __init__(self, entries: Iterable[Epoch] = ()) -> None:
@@ -62,7 +61,7 @@ class EpochList:
         return EpochList(self._entries)
 
     def add(self, number: int, start: int) -> None:
-        """A new epoch begins at `start`; entries that would have no data are dropped first."""
+        """Start a new epoch at `start`; entries without data are dropped first."""
         last = self.last
         if last is not None and number <= last.number:
             raise StoreError(f"epoch {number} cannot follow epoch {last.number}")
@@ -70,14 +69,14 @@ class EpochList:
         self._entries.append(Epoch(number, start))
 
     def cut(self, log_end: int) -> bool:
-        """Drop entries that start at or behind the log's end: they have no data. Whether there were any."""
+        """Drop entries without data, which start at or after the log end. Whether there were any."""
         before = len(self._entries)
         while self._entries and self._entries[-1].start >= log_end:
             self._entries.pop()
         return len(self._entries) != before
 
-    def forget_before(self, log_start: int) -> bool:
-        """Drop entries whose data is deleted. Whether there were any."""
+    def drop_before(self, log_start: int) -> bool:
+        """Drop entries whose data was deleted. Whether there were any."""
         gone = 0
         while gone + 1 < len(self._entries) and self._entries[gone + 1].start <= log_start:
             gone += 1
@@ -105,7 +104,7 @@ def encode_epochs(epochs: EpochList) -> bytes:
 
 
 def decode_epochs(data: bytes) -> EpochList:
-    """ProtocolError for anything that is not a whole list."""
+    """ProtocolError for an invalid or incomplete list."""
     try:
         lines = data.decode("ascii").split("\n")
         count, crc = int(lines[0]), int(lines[1])
@@ -121,3 +120,51 @@ def decode_epochs(data: bytes) -> EpochList:
         return EpochList(entries)
     except StoreError as error:
         raise ProtocolError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class LogShape:
+    """Start, end and epochs of a log, exchanged when a slave joins."""
+
+    start: int
+    end: int
+    epochs: EpochList
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFrom:
+    """Truncate the log to `point`, then copy from there. `fresh`: the log is empty and starts there."""
+
+    point: int
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CannotRejoin:
+    reason: str
+
+
+def find_rejoin_point(local: LogShape, master: LogShape) -> CopyFrom | CannotRejoin:
+    """The end of the newest common epoch (same number and start); entries without data are ignored on both sides."""
+    if local.end == local.start:
+        return CopyFrom(master.start, fresh=True)
+    ours, theirs = local.epochs.copy(), master.epochs.copy()
+    ours.cut(local.end)
+    theirs.cut(master.end)
+    known = set(theirs)
+    for entry in reversed(list(ours)):
+        if entry in known:
+            point = min(ours.end_of(entry, local.end), theirs.end_of(entry, master.end))
+            if point < master.start:
+                return CannotRejoin(f"the logs diverge at {point}, before the master's start {master.start}")
+            if point < local.start:
+                return CannotRejoin(f"the logs diverge at {point}, before this replica's start {local.start}")
+            return CopyFrom(point)
+    if local.start == master.start == 0 and _knows_its_beginning(ours):
+        return CopyFrom(0)  # both logs are complete, so they share only offset 0
+    return CannotRejoin("this log and the master's have no common epoch")
+
+
+def _knows_its_beginning(epochs: EpochList) -> bool:
+    """Whether the epochs cover offset 0. Logs from before epochs existed do not, and are never truncated."""
+    return next((entry.start == 0 for entry in epochs), False)

@@ -1,4 +1,4 @@
-"""Calls of etcd's v3 JSON gateway: several endpoints, one after the other when one does not answer; TLS; tokens."""
+"""Client of etcd's v3 JSON gateway with endpoint failover, TLS and tokens."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import httpx
 
 log = logging.getLogger(__name__)
-logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per keep-alive says nothing
+logging.getLogger("httpx").setLevel(logging.WARNING)  # no line per keep-alive
 
 CONNECT_MS: Final = 400
 ANSWER_MS: Final = 900
-"""An endpoint that does not answer within this is left for the next one."""
+"""Answer timeout; the next request goes to the next endpoint."""
 LOGIN_MS: Final = 2_500
-"""The same for a password: checking one is dear on purpose."""
+"""The same for a login: checking a password is expensive on purpose."""
 _FAILED: Final = 400
 _NOT_FOUND: Final = 5
 _UNAUTHENTICATED: Final = 16
@@ -46,9 +46,9 @@ class EtcdConfig:
 
     def __post_init__(self) -> None:
         if not self.endpoints:
-            raise ConfigError("haControlStore names no etcd endpoint")
+            raise ConfigError("haControlStore contains no etcd endpoint")
         if bool(self.cert_path) != bool(self.key_path):
-            raise ConfigError("a client certificate for etcd needs its key, and the other way round")
+            raise ConfigError("haControlCert and haControlKey must be set together")
 
     @classmethod
     def from_url(cls, url: str, **given: str) -> EtcdConfig:
@@ -58,10 +58,10 @@ class EtcdConfig:
         hosts = [host.strip() for host in parts.netloc.split(",") if host.strip()]
         if parts.scheme not in schemes or not hosts:
             raise ConfigError(
-                f"haControlStore {url!r} is not like etcd://host:2379,host2:2379/prefix (etcds:// for TLS)"
+                f"haControlStore {url!r} is invalid: expected etcd://host:2379,host2:2379/prefix (etcds:// for TLS)"
             )
         if any("@" in host for host in hosts):
-            raise ConfigError("haControlStore holds no user: haControlUser and haControlPassword do")
+            raise ConfigError("haControlStore must not contain a user: set haControlUser and haControlPassword")
         endpoints = tuple(f"{schemes[parts.scheme]}://{host}" for host in hosts)
         return cls(endpoints=endpoints, prefix=parts.path.strip("/") or "rocketq", **given)
 
@@ -78,7 +78,7 @@ class EtcdConfig:
 
 
 class EtcdGateway:
-    """One per broker. Calls raise ControlError when no endpoint answers, and say what etcd said otherwise."""
+    """One per broker. Calls raise ControlError when no endpoint answers or etcd returns an error."""
 
     def __init__(self, config: EtcdConfig) -> None:
         self._httpx = _httpx()
@@ -95,7 +95,7 @@ class EtcdGateway:
         await self._client.aclose()
 
     async def call(self, path: str, body: dict[str, Any], *, again: bool = True) -> dict[str, Any]:
-        """`again`: may be sent to the next endpoint although an earlier one may have carried it out."""
+        """`again`: the request is idempotent and may be sent to the next endpoint after a timeout."""
         trouble = ""
         for _ in self._config.endpoints:
             endpoint = self._endpoint
@@ -106,14 +106,14 @@ class EtcdGateway:
             except (self._httpx.HTTPError, OSError) as error:
                 trouble = self._leave(endpoint, error)
                 if not again:
-                    raise ControlError(f"{trouble}; whether it was done is not known") from error
+                    raise ControlError(f"{trouble}; the outcome is unknown") from error
         raise ControlError(f"no etcd endpoint answers: {trouble}")
 
     @asynccontextmanager
     async def stream(
         self, path: str, body: dict[str, Any], timeout_ms: int
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """Results as they come, from one endpoint; ControlError when it fails, and the next one is used next time."""
+        """Stream results from one endpoint; ControlError when it fails, after which the next endpoint is used."""
         endpoint, httpx = self._endpoint, self._httpx
         timeout = httpx.Timeout(timeout_ms / 1000, connect=CONNECT_MS / 1000)
         await self._login_if_needed(endpoint)
@@ -131,7 +131,7 @@ class EtcdGateway:
         await self._login_if_needed(endpoint)
         answer = await self._post(endpoint, path, body)
         if answer.get("code") == _UNAUTHENTICATED and self._config.user:
-            self._token = ""  # they expire
+            self._token = ""  # tokens expire
             await self._login_if_needed(endpoint)
             answer = await self._post(endpoint, path, body)
         if "error" not in answer:
@@ -150,10 +150,10 @@ class EtcdGateway:
         try:
             decoded = json.loads(answer.content.splitlines()[0] if path == "lease/keepalive" else answer.content)
         except (ValueError, IndexError):
-            raise ControlError(f"{endpoint} does not answer like etcd: status {answer.status_code}") from None
+            raise ControlError(f"{endpoint} is not an etcd endpoint: status {answer.status_code}") from None
         if not isinstance(decoded, dict):
-            raise ControlError(f"{endpoint} does not answer like etcd")
-        if answer.status_code >= _FAILED:  # before 3.6 the body says so too
+            raise ControlError(f"{endpoint} is not an etcd endpoint")
+        if answer.status_code >= _FAILED:  # before 3.6 the body also contains the error
             decoded.setdefault("error", decoded.get("message") or f"status {answer.status_code}")
         return decoded
 
@@ -163,7 +163,7 @@ class EtcdGateway:
         body = {"name": self._config.user, "password": self._config.password}
         answer = await self._post(endpoint, "auth/authenticate", body, LOGIN_MS)
         if "token" not in answer:
-            raise ControlError(f"etcd does not know the user: {answer.get('message') or answer.get('error')}")
+            raise ControlError(f"etcd rejected the login: {answer.get('message') or answer.get('error')}")
         self._token = str(answer["token"])
 
     @property
@@ -175,17 +175,17 @@ class EtcdGateway:
         return self._config.endpoints[self._at % len(self._config.endpoints)]
 
     def _leave(self, endpoint: str, error: Exception) -> str:
-        """Go on with the next endpoint; what to say of this one. Tokens are known to all members."""
+        """Switch to the next endpoint and return the error text. Tokens are valid at all members."""
         trouble = f"{endpoint}: {str(error) or type(error).__name__}"
         if endpoint == self._endpoint:
             self._at += 1
             if len(self._config.endpoints) > 1:
-                log.info("etcd endpoint left for the next one: %s", trouble)
+                log.info("etcd endpoint failed, using the next one: %s", trouble)
         return trouble
 
 
 class _NoLeader(Exception):
-    """The member answers but cannot do it: it has no leader."""
+    """The member has no leader."""
 
 
 async def _results(answer: httpx.Response) -> AsyncIterator[dict[str, Any]]:
@@ -205,4 +205,4 @@ def _httpx() -> ModuleType:
     try:
         return import_module("httpx")
     except ImportError:
-        raise ConfigError("etcd is spoken to with httpx: pip install 'rocketq[ha]'") from None
+        raise ConfigError("etcd support requires httpx: pip install 'rocketq[ha]'") from None

@@ -1,4 +1,4 @@
-"""A slave's connection to its master: what passes every check goes into the log."""
+"""Fenced stream, slave side: connects to the master and appends checked records to the log."""
 
 from __future__ import annotations
 
@@ -13,38 +13,37 @@ from rocketq.errors import RemoteProtocolError, RocketQError, StoreError
 from rocketq.remoting.address import split_addr
 from rocketq.replication import fenced_slave as does
 from rocketq.replication.actions import Follow
-from rocketq.replication.fenced_frames import Frame, FrameDecoder, encode_frame
+from rocketq.replication.fenced_frames import Frame, FrameDecoder, Introduction, encode_frame
 from rocketq.replication.fenced_listener import SILENCE_MS_MAX
 from rocketq.replication.fenced_slave import SlaveAction, SlaveSession
+from rocketq.replication.recovery import truncate
 from rocketq.replication.replica_files import FencedStore
-from rocketq.replication.steps import truncate
-from rocketq.replication.stream_bodies import Introduction
 from rocketq.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
 CONNECT_MS_MAX: Final = 2_000
 RETRY_MS_MIN: Final = 50
-"""A new master is often known a moment before it listens."""
+"""A new master is often known shortly before it listens."""
 RETRY_MS: Final = 500
 
 
 class FollowerEvents(Protocol):
-    """Who is told what happens to a slave's log."""
+    """Events of the connection to the master."""
 
     def epoch_seen(self, epoch: int) -> None: ...
 
-    def log_moved(self) -> None: ...
+    def log_changed(self) -> None: ...
 
     def confirmed_to(self, offset: int) -> None: ...
 
-    async def take_tables(self, body: bytes) -> None: ...
+    async def replace_tables(self, body: bytes) -> None: ...
 
     def left(self, leave: does.Leave) -> None: ...
 
 
 class Follower:
-    """Follows one master at a time, and connects again for as long as it is told to."""
+    """Follows one master at a time and reconnects until stopped."""
 
     def __init__(
         self, replica: FencedStore, clock: Clock, introduce: Callable[[], Introduction], events: FollowerEvents
@@ -55,14 +54,14 @@ class Follower:
         self.events = events
         self._task: asyncio.Task[None] | None = None
         self.failure = ""
-        self.connection: MasterLink | None = None
+        self.connection: MasterConnection | None = None
 
     async def follow(self, master: Follow) -> None:
         await self.stop()
         self._task = asyncio.get_running_loop().create_task(self._run(master))
 
     async def stop(self) -> None:
-        """Returns when nothing more will be written."""
+        """Stop; nothing is written after this returns."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -73,19 +72,19 @@ class Follower:
         while True:
             try:
                 failure = await self._once(master)
-            except Exception as error:  # following outlives whatever went wrong with one connection
+            except Exception as error:  # the follower continues after an error in one connection
                 log.exception("following %s failed", master.ha_addr)
                 failure = str(error)
             if failure != self.failure:
-                log.warning("master %d at %s is not followed: %s", master.master_id, master.ha_addr, failure)
+                log.warning("replication from master %d at %s stopped: %s", master.master_id, master.ha_addr, failure)
             self.failure = failure
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, RETRY_MS)
 
     async def _once(self, master: Follow) -> str:
-        """Connect and stay connected; why it ended."""
+        """Connect and copy; the reason why the connection ended."""
         host, port = split_addr(master.ha_addr)
-        link = MasterLink(self)
+        link = MasterConnection(self)
         try:
             async with asyncio.timeout(CONNECT_MS_MAX / 1000):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, port)
@@ -109,14 +108,14 @@ class Follower:
 
 
 def cut_back(replica: FencedStore, point: int) -> int:
-    """How many bytes are gone."""
+    """Truncate; the number of dropped bytes."""
     before = replica.log_end
     for step in truncate(replica, point):
         log.debug("truncation: %s", step)
     return before - replica.log_end
 
 
-class MasterLink(asyncio.Protocol):
+class MasterConnection(asyncio.Protocol):
     """One connection to the master."""
 
     def __init__(self, follower: Follower) -> None:
@@ -126,15 +125,14 @@ class MasterLink(asyncio.Protocol):
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self._heard_ms = follower.clock.monotonic_ms()
+        self._received_ms = follower.clock.monotonic_ms()
         self._holding = False
         self.ended: asyncio.Future[str] = self._loop.create_future()
-        self._taking: asyncio.Task[None] | None = None
+        self._replacing: asyncio.Task[None] | None = None
         self._todo: deque[SlaveAction] = deque()
         self._waits_for: asyncio.Future[None] | None = None
         self.on_disk: asyncio.Future[int] | asyncio.Future[None] | None = None
-        """A truncation, or a new epoch's entry, on its way by another thread: it ends before anything else is done to
-        the log."""
+        """A truncation or a new epoch entry that a worker thread is writing; the log does not change before it ends."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -147,7 +145,7 @@ class MasterLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.ended.done():
             return
-        self._heard_ms = self._follower.clock.monotonic_ms()
+        self._received_ms = self._follower.clock.monotonic_ms()
         try:
             for frame in self._decoder.feed(data):
                 self._do(self._session.on_frame(frame))
@@ -155,11 +153,11 @@ class MasterLink(asyncio.Protocol):
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        kind = "" if isinstance(error, RemoteProtocolError) else "its bytes cannot be taken: "
+        kind = "" if isinstance(error, RemoteProtocolError) else "the append failed: "
         self.close(f"{kind}{error}")
 
     def _do(self, actions: list[SlaveAction]) -> None:
-        """One after the other. Behind an epoch that begins they wait until its entry is on disk."""
+        """Execute in order. Actions after BeginEpoch wait until its entry is on disk."""
         self._todo.extend(actions)
         while self._todo and self._waits_for is None and not self.ended.done():
             self._act(self._todo.popleft())
@@ -173,16 +171,16 @@ class MasterLink(asyncio.Protocol):
                 self._cut(point)
             case does.StartAt(offset):
                 replica.start_at(offset)
-                self._cut_done(f"copies everything from {offset} on")
+                self._cut_done(f"copies everything from log offset {offset}")
             case does.BeginEpoch(number, start):
                 self._begin_epoch(number, start)
             case does.Append(offset, body):
-                replica.store.append_raw(offset, body, check_crc=False)  # the frame's checksum was right
-                events.log_moved()
+                replica.store.append_raw(offset, body, check_crc=False)  # the frame's checksum was verified
+                events.log_changed()
             case does.ConfirmTo(offset):
                 events.confirmed_to(offset)
-            case does.TakeTables(number, body):
-                self._taking = self._loop.create_task(self._take_tables(number, body))
+            case does.ReplaceTables(number, body):
+                self._replacing = self._loop.create_task(self._replace_tables(number, body))
             case does.Acknowledge():
                 self.acknowledge()
             case does.Reply(frame):
@@ -192,7 +190,7 @@ class MasterLink(asyncio.Protocol):
                 self.close(action.reason)
 
     def _begin_epoch(self, number: int, start: int) -> None:
-        """As `_cut`, not on the loop; nothing more is read meanwhile."""
+        """Write the epoch entry on a worker thread; reading pauses meanwhile."""
         self._replica.begin_change()
         if self._transport is not None:
             self._transport.pause_reading()
@@ -205,28 +203,28 @@ class MasterLink(asyncio.Protocol):
         error = writing.exception()
         if self.ended.done():
             return
-        self._heard_ms = self._follower.clock.monotonic_ms()
+        self._received_ms = self._follower.clock.monotonic_ms()
         try:
             if error is not None:
-                raise StoreError(f"its epoch cannot be kept: {error}")
+                raise StoreError(f"the epoch cannot be saved: {error}")
             self._do([])
         except (RocketQError, OSError) as failure:
             self._fail(failure)
         if self._transport is not None and self._waits_for is None:
             self._transport.resume_reading()
 
-    async def _take_tables(self, number: int, body: bytes) -> None:
-        """The master sends no others before these are answered."""
+    async def _replace_tables(self, number: int, body: bytes) -> None:
+        """Store the tables; the master sends no others before the answer."""
         try:
-            await self._follower.events.take_tables(body)
+            await self._follower.events.replace_tables(body)
         except (RocketQError, OSError) as error:
-            self.close(f"its tables cannot be taken: {error}")
+            self.close(f"the tables cannot be stored: {error}")
         else:
-            self._write(self._session.tables_taken(number))
+            self._write(self._session.tables_ack(number))
 
     def _cut(self, point: int) -> None:
-        """Waits for the disk more than once: not on the loop, where leases are kept alive. The master sends nothing
-        before it is told that this is done."""
+        """Truncate on a worker thread, because it waits for the disk. The master sends nothing before the first
+        acknowledgement."""
         self._replica.begin_change()
         self.on_disk = cutting = self._loop.run_in_executor(None, cut_back, self._replica, point)
         cutting.add_done_callback(self._cut_ended)
@@ -235,21 +233,19 @@ class MasterLink(asyncio.Protocol):
         self._replica.end_change()
         error = cutting.exception()
         if error is not None:
-            self.close(f"its log cannot be cut back: {error}")
+            self.close(f"the log cannot be truncated: {error}")
         elif not self.ended.done():
             end = self._replica.log_end
-            self._cut_done(
-                f"dropped {cutting.result()} bytes behind {end} that were never confirmed, and goes on there"
-            )
+            self._cut_done(f"dropped {cutting.result()} unconfirmed bytes after log offset {end}")
 
     def _cut_done(self, what: str) -> None:
         ends = self._replica.ends
         self._follower.connected(what)
-        self._follower.events.log_moved()
+        self._follower.events.log_changed()
         self._do(self._session.cut_done(ends.written, ends.last_epoch))
 
     def acknowledge(self) -> None:
-        """Both ends now; once more when all of it is on disk."""
+        """Acknowledge both ends; again when all is on disk."""
         ends = self._replica.ends
         self._write(self._session.ack(ends.written, ends.durable))
         if ends.durable < ends.written and not self._holding:
@@ -257,19 +253,19 @@ class MasterLink(asyncio.Protocol):
             self._replica.store.gate.hold(ends.written, self._flushed)
 
     def _flushed(self, reached: bool) -> None:
-        """On the thread that flushes."""
-        with contextlib.suppress(RuntimeError):  # the loop is gone
+        """Called on the flush thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._acknowledge_again)
 
     def _acknowledge_again(self) -> None:
         self._holding = False
         if not self.ended.done() and self._session.is_streaming:
-            self._follower.events.log_moved()
+            self._follower.events.log_changed()
             self.acknowledge()
 
     def tick(self) -> None:
-        if self._waits_for is None and self._follower.clock.monotonic_ms() - self._heard_ms > SILENCE_MS_MAX:
-            self.close("it has said nothing for too long")
+        if self._waits_for is None and self._follower.clock.monotonic_ms() - self._received_ms > SILENCE_MS_MAX:
+            self.close("no data for too long")
 
     def _write(self, frame: Frame) -> None:
         if self._transport is not None:
@@ -278,7 +274,7 @@ class MasterLink(asyncio.Protocol):
     def close(self, reason: str) -> None:
         if not self.ended.done():
             self.ended.set_result(reason)
-            if self._taking is not None and self._taking is not asyncio.current_task(self._loop):
-                self._taking.cancel()
+            if self._replacing is not None and self._replacing is not asyncio.current_task(self._loop):
+                self._replacing.cancel()
         if self._transport is not None:
             self._transport.close()

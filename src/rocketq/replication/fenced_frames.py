@@ -4,27 +4,29 @@ frame  := header body
 header := magic:i32 version:i8 type:i8 flags:i16 master_epoch:i32 data_epoch:i32 epoch_start:i64
           offset:i64 second:i64 body_length:i32 body_crc:i32 header_crc:i32          52 bytes, big-endian
 offset := DATA its first byte | HEARTBEAT the next byte | ACK the written end | HELLO the log's end
-          | TABLES, TABLES_TAKEN which state of the tables
+          | TABLES, TABLES_ACK table version
 second := DATA, HEARTBEAT the confirm offset | ACK the durable end
 body   := HELLO, WELCOME, REJECT, TABLES: JSON | DATA: whole records of one epoch and one log file | others: empty
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
-from rocketq.errors import RemoteProtocolError
+from rocketq.errors import RemoteProtocolError, StoreError
+from rocketq.replication.epochs import Epoch, EpochList, LogShape
 
 MAGIC: Final = 0x524D4841
 VERSION: Final = 1
 LEARNER: Final = 1
 BODY_BYTES_MAX: Final = 64 << 20
-"""A single record may be larger than a batch, but never as large as this."""
+"""Limit of a frame's body. A single record may exceed a batch, but not this."""
 
 _HEADER: Final = struct.Struct(">ibbhiiqqqiI")
 _CRC: Final = struct.Struct(">I")
@@ -39,14 +41,14 @@ class FrameType(IntEnum):
     ACK = 5
     REJECT = 6
     TABLES = 7
-    TABLES_TAKEN = 8
+    TABLES_ACK = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     type: FrameType
     master_epoch: int
-    """The highest epoch its sender knows: the fence."""
+    """The highest epoch the sender knows: the fence."""
     flags: int = 0
     data_epoch: int = 0
     epoch_start: int = 0
@@ -60,7 +62,7 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def encode_header(frame: Frame) -> bytes:
-    """For those who write the body from where it lies."""
+    """Header of a frame; the caller writes the body itself."""
     head = _HEADER.pack(
         MAGIC,
         VERSION,
@@ -78,14 +80,14 @@ def encode_header(frame: Frame) -> bytes:
 
 
 class FrameDecoder:
-    """Absorbs bytes however they were split. RemoteProtocolError for anything that is no frame; its end, too."""
+    """Incremental decoder. RemoteProtocolError for an invalid frame; the decoder is unusable after it."""
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._body_bytes_max = body_bytes_max
         self._pending = bytearray()
 
     def feed(self, chunk: bytes | memoryview) -> list[Frame]:
-        """Every frame these bytes complete, in order."""
+        """Frames that these bytes complete, in order."""
         self._pending += chunk
         frames: list[Frame] = []
         at = 0
@@ -96,7 +98,7 @@ class FrameDecoder:
         return frames
 
     def _frame_end(self, at: int) -> int | None:
-        """Where the frame at `at` ends, once its header is there and good and its body complete."""
+        """End of the frame at `at` when it is complete; checks the header."""
         if len(self._pending) - at < HEADER_BYTES:
             return None
         length = _check_header(self._pending, at)
@@ -107,11 +109,11 @@ class FrameDecoder:
 
 
 def _check_header(data: bytearray, at: int) -> int:
-    """The body's length, from a header that is whole and ours."""
+    """Check a complete header; the length of the body."""
     (given,) = _CRC.unpack_from(data, at + _HEADER.size)
     magic, version, *_, length, _ = _HEADER.unpack_from(data, at)
     if magic != MAGIC:
-        raise RemoteProtocolError(f"not a replication frame: it starts with {magic & 0xFFFFFFFF:#010x}")
+        raise RemoteProtocolError(f"not a replication frame: magic is {magic & 0xFFFFFFFF:#010x}")
     if given != crc32(memoryview(data)[at : at + _HEADER.size]):
         raise RemoteProtocolError("a frame's header does not match its checksum")
     if version != VERSION:
@@ -179,9 +181,77 @@ def tables(master_epoch: int, number: int, body: bytes) -> Frame:
     return Frame(type=FrameType.TABLES, master_epoch=master_epoch, offset=number, body=body)
 
 
-def tables_taken(master_epoch: int, number: int) -> Frame:
-    return Frame(type=FrameType.TABLES_TAKEN, master_epoch=master_epoch, offset=number)
+def tables_ack(master_epoch: int, number: int) -> Frame:
+    return Frame(type=FrameType.TABLES_ACK, master_epoch=master_epoch, offset=number)
 
 
 def encode_all(frames: Sequence[Frame]) -> bytes:
     return b"".join(map(encode_frame, frames))
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """HELLO of a slave, WELCOME of a master."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    check_code: str
+    segment_bytes: int
+    shape: LogShape
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    reason: str
+
+
+def encode_introduction(one: Introduction) -> bytes:
+    return json.dumps(
+        {
+            "cluster": one.cluster,
+            "brokerName": one.broker_name,
+            "brokerId": one.broker_id,
+            "checkCode": one.check_code,
+            "fileSize": one.segment_bytes,
+            "logMin": one.shape.start,
+            "logEnd": one.shape.end,
+            "epochs": [[entry.number, entry.start] for entry in one.shape.epochs],
+        }
+    ).encode()
+
+
+def decode_introduction(body: bytes) -> Introduction:
+    """RemoteProtocolError for an invalid body."""
+    fields = _object(body)
+    try:
+        epochs = EpochList(Epoch(int(number), int(start)) for number, start in fields["epochs"])
+        shape = LogShape(int(fields["logMin"]), int(fields["logEnd"]), epochs)
+        return Introduction(
+            str(fields["cluster"]),
+            str(fields["brokerName"]),
+            int(fields["brokerId"]),
+            str(fields.get("checkCode", "")),
+            int(fields["fileSize"]),
+            shape,
+        )
+    except (KeyError, TypeError, ValueError, StoreError) as error:
+        raise RemoteProtocolError(f"not a replica's introduction: {error!r}") from None
+
+
+def encode_rejection(rejection: Rejection) -> bytes:
+    return json.dumps({"reason": rejection.reason}).encode()
+
+
+def decode_rejection(body: bytes) -> Rejection:
+    return Rejection(str(_object(body).get("reason", "")))
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(body)
+    except ValueError as error:
+        raise RemoteProtocolError(f"not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise RemoteProtocolError("not a JSON object")
+    return fields

@@ -1,4 +1,4 @@
-"""A master's listener for fenced slaves: pieces of the log go from its mapping into the sockets."""
+"""Fenced stream, master side: listens for slaves and writes log records from the mapping to their sockets."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from rocketq.errors import RemoteProtocolError, StoreError, UnreachableError
 from rocketq.remoting.address import join_addr
 from rocketq.remoting.room import ConnectionRoom
 from rocketq.replication.classic_listener import SLAVES_MAX
-from rocketq.replication.fenced_frames import Frame, FrameDecoder, encode_frame, encode_header
-from rocketq.replication.fenced_master import Acked, Close, EpochSeen, MasterSession, Send, TablesTaken
+from rocketq.replication.fenced_frames import Frame, FrameDecoder, Introduction, encode_frame, encode_header
+from rocketq.replication.fenced_master import Acked, Close, EpochSeen, MasterSession, Send, TablesStored
 from rocketq.replication.replica_files import FencedStore
-from rocketq.replication.stream_bodies import Introduction
 from rocketq.replication.table_sharing import TableSharing
 from rocketq.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 256 << 10
-GATHER_BYTES: Final = 32 << 10
-"""Less than this is sent when the slave has acknowledged what it was sent before: all that came meanwhile at once."""
+BATCH_MIN_BYTES: Final = 32 << 10
+"""Smaller batches wait until the slave has acknowledged the previous one."""
 TURN_BYTES: Final = 1 << 20
-"""Sent to one slave before others get their turn."""
+"""Bytes sent to one slave before the others are served."""
 HEARTBEAT_MS: Final = 1_000
 SILENCE_MS_MAX: Final = 5_000
 _BUFFER_BYTES: Final = 2 << 20
 
 
 class SlaveEvents(Protocol):
-    """Who is told what slaves say."""
+    """Events of the slaves' connections."""
 
     def slave_acked(self, ack: Acked) -> None: ...
 
@@ -43,7 +42,7 @@ class SlaveEvents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mastership:
-    """What links of one epoch have in common."""
+    """What the connections of one epoch share."""
 
     epoch: int
     own: Introduction
@@ -51,7 +50,7 @@ class Mastership:
 
 
 class FencedListener:
-    """Listens for as long as the broker runs; without a mastership callers are turned away."""
+    """Listens as long as the broker runs; without a mastership it closes connections."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class FencedListener:
         self.events = events
         self.mastership: Mastership | None = None
         self.tables = TableSharing(encode_tables)
-        self.links: set[SlaveLink] = set()
+        self.links: set[SlaveConnection] = set()
         self.room = ConnectionRoom(slaves_max, what="connections of slaves")
         self._clock = clock
         self._server: asyncio.Server | None = None
@@ -75,7 +74,7 @@ class FencedListener:
     async def start(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: SlaveLink(self), host, port)
+            self._server = await loop.create_server(lambda: SlaveConnection(self), host, port)
         except OSError as error:
             reason = f"cannot listen for slaves here: {error.strerror or error}"
             raise UnreachableError(join_addr(host, port), reason) from None
@@ -92,15 +91,15 @@ class FencedListener:
 
     def end_mastership(self) -> None:
         self.mastership = None
-        self.tables.end("this replica is not master any more")
+        self.tables.end("this replica is no longer master")
         for link in list(self.links):
-            link.close("this replica is not master any more")
+            link.close("this replica is no longer master")
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
     def feed(self) -> None:
-        """The log has grown."""
+        """The log has new bytes."""
         for link in list(self.links):
             link.feed()
 
@@ -109,20 +108,20 @@ class FencedListener:
             link.tick()
 
     def share_tables(self) -> None:
-        """Topics or groups may have changed."""
+        """Send topics and groups after a change."""
         for link in list(self.links):
             link.share_tables()
 
-    def only(self, link: SlaveLink) -> None:
-        """A slave has one connection: an older one of it must not speak for it any more."""
-        self.tables.shares.gone(link.slave_id)
+    def close_older_connections(self, link: SlaveConnection) -> None:
+        """Close older connections of the same slave."""
+        self.tables.shares.disconnected(link.slave_id)
         for other in list(self.links):
             if other is not link and other.slave_id == link.slave_id:
                 self.links.discard(other)
                 other.close("the slave has connected again")
 
 
-class SlaveLink(asyncio.Protocol):
+class SlaveConnection(asyncio.Protocol):
     """One slave's connection."""
 
     def __init__(self, listener: FencedListener) -> None:
@@ -131,7 +130,7 @@ class SlaveLink(asyncio.Protocol):
         self._decoder = FrameDecoder()
         self._session: MasterSession | None = None
         self._paused = self._waits = False
-        self._heard_ms = self._sent_ms = listener.now_ms()
+        self._received_ms = self._sent_ms = listener.now_ms()
         self.addr = ""
         self.acked: Acked | None = None
 
@@ -156,22 +155,22 @@ class SlaveLink(asyncio.Protocol):
         if self in self._listener.links:
             self._listener.links.discard(self)
             if self.slave_id:
-                self._listener.tables.shares.gone(self.slave_id)
-                log.warning("slave %d at %s is gone", self.slave_id, self.addr)
+                self._listener.tables.shares.disconnected(self.slave_id)
+                log.warning("slave %d at %s disconnected", self.slave_id, self.addr)
                 self._listener.events.slave_gone(self.slave_id)
 
     def data_received(self, data: bytes) -> None:
-        self._heard_ms = self._listener.now_ms()
+        self._received_ms = self._listener.now_ms()
         try:
             frames = self._decoder.feed(data)
         except RemoteProtocolError as error:
             self.close(str(error))
             return
         for frame in frames:
-            self._take(frame)
+            self._on_frame(frame)
         self.feed()
 
-    def _take(self, frame: Frame) -> None:
+    def _on_frame(self, frame: Frame) -> None:
         session, listener = self._session, self._listener
         if session is None or self._transport is None:
             return
@@ -181,7 +180,7 @@ class SlaveLink(asyncio.Protocol):
                     self._write(encode_frame(reply))
                 case Acked():
                     self._acked(action)
-                case TablesTaken(slave_id, number):
+                case TablesStored(slave_id, number):
                     self._tables_taken(slave_id, number)
                 case EpochSeen(epoch):
                     listener.events.epoch_seen(epoch)
@@ -191,23 +190,23 @@ class SlaveLink(asyncio.Protocol):
     def _acked(self, ack: Acked) -> None:
         listener = self._listener
         if self.acked is None:
-            log.info("slave %d at %s follows from %d on", self.slave_id, self.addr, ack.written)
-            listener.only(self)
+            log.info("slave %d at %s follows from log offset %d", self.slave_id, self.addr, ack.written)
+            listener.close_older_connections(self)
         self.acked = ack
         if listener.tables.shares.has_any(self.slave_id):
             listener.events.slave_acked(ack)
         else:
-            self.share_tables()  # who has not the tables cannot be elected: until then its word does not count
+            self.share_tables()  # acknowledgements count only after the slave has stored the tables
 
     def _tables_taken(self, slave_id: int, number: int) -> None:
         listener = self._listener
         first = not listener.tables.shares.has_any(slave_id)
-        if not listener.tables.shares.taken(slave_id, number):
-            self.close(f"the slave claims state {number} of the tables, which it was not sent")
+        if not listener.tables.shares.stored(slave_id, number):
+            self.close(f"the slave acknowledges table version {number}, which it was not sent")
             return
         if first and self.acked is not None:
             listener.events.slave_acked(self.acked)
-        listener.tables.look()
+        listener.tables.release_waiters()
         self.share_tables()
 
     def share_tables(self) -> None:
@@ -227,11 +226,11 @@ class SlaveLink(asyncio.Protocol):
         self._paused = False
         self.feed()
 
-    def _gathers(self, next_offset: int, log_end: int) -> bool:
-        return self.acked is not None and self.acked.written < next_offset and log_end - next_offset < GATHER_BYTES
+    def _is_batching(self, next_offset: int, log_end: int) -> bool:
+        return self.acked is not None and self.acked.written < next_offset and log_end - next_offset < BATCH_MIN_BYTES
 
     def feed(self) -> None:
-        """Send what there is, a turn's worth at most; the rest in a later turn, or with the next acknowledgement."""
+        """Send available records, at most TURN_BYTES at a time; the rest follows in a later turn."""
         session, listener, mastership = self._session, self._listener, self._listener.mastership
         turn = 0
         if session is None or mastership is None:
@@ -239,33 +238,33 @@ class SlaveLink(asyncio.Protocol):
         try:
             while not self._waits and not self._paused and self._transport is not None:
                 piece = session.next_piece(listener.replica.shape)
-                if piece is None or self._gathers(piece.offset, listener.replica.log_end):
+                if piece is None or self._is_batching(piece.offset, listener.replica.log_end):
                     return
                 view = listener.replica.store.whole_range(piece.offset, BATCH_BYTES)
                 if piece.limit is not None:
                     view = view[: piece.limit - piece.offset]
                 if not view:
                     return
-                body = cast(bytes, view)  # its bytes are only counted, summed and sent
+                body = cast(bytes, view)  # only measured, checksummed and sent
                 frame = session.data(piece, body, mastership.confirm_offset())
                 self._sent_ms = listener.now_ms()
                 self._transport.writelines([encode_header(frame), view])
                 turn += len(view)
                 if turn >= TURN_BYTES:
                     self._waits = True
-                    asyncio.get_running_loop().call_soon(self._go_on)
+                    asyncio.get_running_loop().call_soon(self._continue_feeding)
         except StoreError as error:
             log.error("slave %d at %s cannot be served: %s", self.slave_id, self.addr, error)
             self.close(str(error))
 
-    def _go_on(self) -> None:
+    def _continue_feeding(self) -> None:
         self._waits = False
         self.feed()
 
     def tick(self) -> None:
         now_ms, mastership = self._listener.now_ms(), self._listener.mastership
-        if now_ms - self._heard_ms > SILENCE_MS_MAX:
-            self.close("it has said nothing for too long")
+        if now_ms - self._received_ms > SILENCE_MS_MAX:
+            self.close("no data for too long")
         elif now_ms - self._sent_ms >= HEARTBEAT_MS and mastership is not None and self._session is not None:
             beat = self._session.heartbeat(mastership.confirm_offset())
             if beat is not None and not self._paused:
@@ -277,10 +276,10 @@ class SlaveLink(asyncio.Protocol):
             self._transport.write(data)
 
     def close(self, reason: str, *, politely: bool = False) -> None:
-        """`politely`: what was written, a refusal mostly, still goes out."""
+        """`politely`: flush what was written, such as a REJECT, before closing."""
         if self._transport is None:
             return
-        log.info("the stream to slave %d at %s ends: %s", self.slave_id, self.addr, reason)
+        log.info("stream to slave %d at %s closed: %s", self.slave_id, self.addr, reason)
         if politely:
             self._transport.close()
         else:

@@ -1,4 +1,4 @@
-"""The master's end of one stream: greets a slave, tells what to send it next, takes its acknowledgements. Pure."""
+"""Fenced stream, master side, pure: handshake, next batch to send, checks of acknowledgements."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.replication.fenced_frames import LEARNER, Frame, FrameType, data_frame, heartbeat, tables
-from rocketq.replication.rejoin import CannotJoin, CopyFrom, LogShape, find_rejoin_point
-from rocketq.replication.stream_bodies import (
+from rocketq.replication.epochs import CannotRejoin, CopyFrom, LogShape, find_rejoin_point
+from rocketq.replication.fenced_frames import (
+    LEARNER,
+    Frame,
+    FrameType,
     Introduction,
     Rejection,
+    data_frame,
     decode_introduction,
     encode_introduction,
     encode_rejection,
+    heartbeat,
+    tables,
 )
 
 
@@ -31,8 +36,8 @@ class Acked:
 
 
 @dataclass(frozen=True, slots=True)
-class TablesTaken:
-    """The slave has this state of the tables on its disk."""
+class TablesStored:
+    """The slave has stored this version of the tables."""
 
     broker_id: int
     number: int
@@ -40,7 +45,7 @@ class TablesTaken:
 
 @dataclass(frozen=True, slots=True)
 class EpochSeen:
-    """The slave knows a larger epoch: this master's time is over."""
+    """The slave sent a larger epoch."""
 
     epoch: int
 
@@ -50,7 +55,7 @@ class Close:
     reason: str
 
 
-MasterAction = Send | Acked | TablesTaken | EpochSeen | Close
+MasterAction = Send | Acked | TablesStored | EpochSeen | Close
 
 
 class _Phase(Enum):
@@ -71,7 +76,7 @@ class Piece:
 
 
 class MasterSession:
-    """One connection, in one epoch. The fence it shows is always the epoch it was elected for."""
+    """One connection in one epoch. Its frames carry the epoch of the master's election."""
 
     def __init__(self, epoch: int, own: Introduction) -> None:
         self._epoch = epoch
@@ -83,38 +88,40 @@ class MasterSession:
         self.next_offset: int | None = None
 
     def on_frame(self, frame: Frame, shape: LogShape) -> list[MasterAction]:
-        """What to do about a frame, given the log as it is now."""
+        """Actions for a frame, given the current log."""
         if self._phase is _Phase.CLOSED:
             return []
         if frame.master_epoch > self._epoch:
             return [EpochSeen(frame.master_epoch), *self._reject(f"epoch {frame.master_epoch} is newer")]
         if self._phase is _Phase.HELLO and frame.type is FrameType.HELLO:
-            return self._greet(frame, shape)
+            return self._on_hello(frame, shape)
         if self._phase in (_Phase.FIRST_ACK, _Phase.STREAMING) and frame.type is FrameType.ACK:
             return self._acked(frame, shape)
-        if self._phase is _Phase.STREAMING and frame.type is FrameType.TABLES_TAKEN:
-            return [TablesTaken(self.slave_id, frame.offset)]
+        if self._phase is _Phase.STREAMING and frame.type is FrameType.TABLES_ACK:
+            return [TablesStored(self.slave_id, frame.offset)]
         if frame.type is FrameType.REJECT:
-            return self._close("the slave refused")
-        return self._close(f"{frame.type.name} was not expected")
+            return self._close("the slave rejected the stream")
+        return self._close(f"{frame.type.name} is unexpected")
 
-    def _greet(self, frame: Frame, shape: LogShape) -> list[MasterAction]:
+    def _on_hello(self, frame: Frame, shape: LogShape) -> list[MasterAction]:
         try:
             slave = decode_introduction(frame.body)
         except RemoteProtocolError as error:
             return self._close(str(error))
         own = self._own
         if (slave.cluster, slave.broker_name) != (own.cluster, own.broker_name):
-            return self._reject(f"this is {own.cluster}/{own.broker_name}, not {slave.cluster}/{slave.broker_name}")
+            return self._reject(f"this is not a replica of {own.cluster}/{own.broker_name}")
         if slave.broker_id == own.broker_id or slave.broker_id <= 0:
-            return self._reject(f"{slave.broker_id} is not the id of a slave here")
+            return self._reject(f"broker id {slave.broker_id} is not the id of a slave")
         if slave.segment_bytes != own.segment_bytes:
-            return self._reject(f"log files have {own.segment_bytes} bytes here, {slave.segment_bytes} there")
+            return self._reject(
+                f"mappedFileSizeCommitLog differs: master {own.segment_bytes}, slave {slave.segment_bytes}"
+            )
         self.slave_id, self._learner = slave.broker_id, bool(frame.flags & LEARNER)
         match find_rejoin_point(slave.shape, shape):
             case CopyFrom(point):
                 self._point, self._phase = point, _Phase.FIRST_ACK
-            case CannotJoin():  # the slave works it out by itself and says so in its log
+            case CannotRejoin():  # the slave finds the same result and logs it
                 self._phase = _Phase.CLOSED
         welcome = Frame(
             type=FrameType.WELCOME,
@@ -126,17 +133,17 @@ class MasterSession:
 
     def _acked(self, frame: Frame, shape: LogShape) -> list[MasterAction]:
         if frame.offset > shape.end or frame.second > frame.offset:
-            return self._close(f"the slave claims {frame.offset} (durable {frame.second}), the log ends at {shape.end}")
+            return self._close(f"the slave acknowledges {frame.offset}/{frame.second}, the log ends at {shape.end}")
         if self._phase is _Phase.FIRST_ACK:
             if frame.offset > self._point:
-                return self._close(f"the slave goes on at {frame.offset}, its log parts from ours at {self._point}")
+                return self._close(f"the slave continues at {frame.offset}, the logs diverge at {self._point}")
             self.next_offset, self._phase = frame.offset, _Phase.STREAMING
         elif self.next_offset is not None and frame.offset > self.next_offset:
-            return self._close(f"the slave claims {frame.offset}, it was sent up to {self.next_offset}")
+            return self._close(f"the slave acknowledges {frame.offset}, it was sent up to {self.next_offset}")
         return [Acked(self.slave_id, frame.offset, frame.second, self._learner)]
 
     def next_piece(self, shape: LogShape) -> Piece | None:
-        """What the slave should get now; None when it has everything, or does not stream yet."""
+        """The next range to send; None when the slave has everything or does not stream yet."""
         at = self.next_offset
         if self._phase is not _Phase.STREAMING or at is None or at >= shape.end:
             return None
@@ -147,7 +154,7 @@ class MasterSession:
         return Piece(at, limit, entry.number, entry.start)
 
     def data(self, piece: Piece, body: bytes, confirm_offset: int) -> Frame:
-        """The frame for a piece that was read; the session goes on behind it."""
+        """The frame for a range that was read; the session continues after it."""
         self.next_offset = piece.offset + len(body)
         return data_frame(self._epoch, piece.epoch, piece.epoch_start, piece.offset, confirm_offset, body)
 
@@ -157,7 +164,7 @@ class MasterSession:
         return heartbeat(self._epoch, self.next_offset, confirm_offset)
 
     def tables(self, number: int, body: bytes) -> Frame | None:
-        """What topics and groups there are; None before the slave streams."""
+        """A frame with topics and groups; None before the slave streams."""
         return tables(self._epoch, number, body) if self._phase is _Phase.STREAMING else None
 
     def _reject(self, reason: str) -> list[MasterAction]:

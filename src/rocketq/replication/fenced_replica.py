@@ -1,4 +1,4 @@
-"""A replica at work: feeds its agent with what happens, and does what the agent says, in order."""
+"""Runs a replica: passes events to its agent and executes the agent's actions in order."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rocketq.replication import actions as act
 from rocketq.replication.agent import Agent, AgentSettings, Role
 from rocketq.replication.control import ControlError, ControlStore, Group, LeaseLostError
 from rocketq.replication.fenced_follower import Follower
+from rocketq.replication.fenced_frames import Introduction
 from rocketq.replication.fenced_listener import FencedListener, Mastership
 from rocketq.replication.fenced_master import Acked
 from rocketq.replication.fenced_slave import Leave
+from rocketq.replication.recovery import promote, recover
 from rocketq.replication.replica_files import FencedStore
-from rocketq.replication.steps import promote, recover
-from rocketq.replication.stream_bodies import Introduction
 from rocketq.runtime.clock import Clock
 from rocketq.store.flush import ReplicaGate
 
@@ -30,7 +30,7 @@ ANSWER_TIMEOUT_MS: Final = 3_000
 
 
 class RoleListener(Protocol):
-    """The broker around a replica; it is told one after the other."""
+    """Callbacks into the broker, called one at a time."""
 
     async def lead(self, epoch: int) -> None: ...
 
@@ -42,11 +42,11 @@ class RoleListener(Protocol):
 
     def tables(self) -> bytes: ...
 
-    async def take_tables(self, body: bytes) -> None: ...
+    async def replace_tables(self, body: bytes) -> None: ...
 
 
 class FencedReplica:
-    """Belongs to one event loop. `gate` opens for answers; the store's confirm offset is what readers see."""
+    """Belongs to one event loop. `gate` releases answers; the store's confirm offset limits readers."""
 
     def __init__(
         self,
@@ -81,25 +81,25 @@ class FencedReplica:
         self.failed = False
         self.gate = self._new_gate()
         self.unrelated: str | None = None
-        """Why this replica's log cannot be joined to the master's, if so."""
+        """Why this replica's log has no common epoch with the master's, if so."""
 
-    # life
+    # lifecycle
 
     async def start(self, host: str, port: int) -> None:
         store = self.replica.store
         store.reject_appends("this replica is not the master")
         store.wait_for_replicas(self.gate)
-        store.confirm(self._confirmed)  # nothing is known to be confirmed yet
+        store.confirm(self._confirmed)  # no confirm offset is known yet
         await self.listener.start(host, port)
         store.add_append_listener(self._grown)
         store.keep_log_from(self._needed_from)
         self._spawn(self._work(self._queue))
-        self._spawn(self._work(self._role_changes))  # a broker may take its time; leases must not wait for it
+        self._spawn(self._work(self._role_changes))  # role changes take time; lease renewal must not wait for them
         self._spawn(self._ticking())
         self._spawn(self._watch())
 
     async def stop(self, *, cleanly: bool = True) -> None:
-        """A master sees first that the others have everything, and lets one of them take over."""
+        """Stop; a clean stop of a master first waits for the in-sync slaves and hands over."""
         if cleanly and not self.stopped.is_set():
             self._put(self.agent.on_stop(self._now_ms()))
             with contextlib.suppress(TimeoutError):
@@ -114,7 +114,7 @@ class FencedReplica:
         await self._control.close()
 
     def switch(self, preferred_id: int) -> None:
-        """Give mastership to another replica; Refused when that cannot be."""
+        """Hand over to another replica; ChangeRejectedError when that is not possible."""
         self._put(self.agent.on_switch(preferred_id, self._now_ms()))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -141,11 +141,11 @@ class FencedReplica:
             try:
                 self._put(self.agent.on_tick(self._now_ms()))
                 self.listener.tick()
-                self.replica.forget_deleted()
+                self.replica.drop_deleted_epochs()
                 if self.replica.store.failure is not None:
                     self._fail(self.replica.store.failure)
-            except Exception:  # the replica outlives a turn that failed
-                log.exception("a turn of the replica failed")
+            except Exception:  # the replica continues after a failed tick
+                log.exception("tick of the replica failed")
             await asyncio.sleep(TICK_MS / 1000)
 
     async def _watch(self) -> None:
@@ -153,13 +153,13 @@ class FencedReplica:
             try:
                 if await self._control.wait_for_change(self._group, self.agent.view.revision, WATCH_MS):
                     self._put(self.agent.on_changed(self._now_ms()))
-                    await asyncio.sleep(0.05)  # for the read to bring a newer revision
+                    await asyncio.sleep(0.05)  # until the read returns a newer revision
             except ControlError:
-                await asyncio.sleep(0.5)  # reads go on by themselves
+                await asyncio.sleep(0.5)  # periodic reads continue
 
     def _needed_from(self) -> int | None:
-        """Nothing is deleted that a member of the in-sync set has not copied yet, and nothing at all by a master that
-        cannot be sure to be the only one. Asked by another thread."""
+        """Log offset from which retention must keep files: what members of the in-sync set have not copied, and
+        everything while the lease is invalid. Called by another thread."""
         term = self.agent.term
         if term is None:
             return None
@@ -168,10 +168,10 @@ class FencedReplica:
         followers = [follower.written for member, follower in list(term.followers.items()) if member in term.in_sync]
         return min(followers, default=None)
 
-    # what the agent wants
+    # actions of the agent
 
     def _put(self, actions: list[act.Action]) -> None:
-        """Actions are done in order, one after the other, by one task. What must be true at once is made so here."""
+        """Queue actions for the worker task, which executes them in order. Persist and StepDown take effect here."""
         for action in actions:
             if self.failed:
                 return
@@ -183,30 +183,30 @@ class FencedReplica:
         if self._standing != self._seen_standing:
             self._seen_standing = self._standing
             self.replica.store.generation.bump()
-        self.settle()
+        self.publish()
 
     @property
     def _standing(self) -> tuple[object, ...]:
-        """What decides whether a master may serve, beside how long its lease is valid."""
+        """What decides whether a master may serve, besides the end of its lease."""
         agent = self.agent
         return agent.role, agent.lease is None, agent.handing_over
 
     def _persist(self, action: act.Persist) -> None:
-        """What cannot be kept must not be acted on."""
+        """Persist before acting; a replica that cannot persist fails."""
         try:
             self.replica.see(action.broker_id, action.epoch)
         except OSError as error:
-            self._fail(f"its state cannot be kept: {error}")
+            self._fail(f"cannot write haState: {error}")
 
     def _fail(self, reason: str) -> None:
-        """This replica's disk is not to be trusted: it says nothing more, its lease runs out, others take over."""
+        """Disable this replica after a disk error: it stops answering, its lease expires and another one is elected."""
         if self.failed:
             return
         self.failed = True
         log.critical(
-            "replica %d takes no part any more, restart it when that is mended: %s", self.agent.broker_id, reason
+            "replica %d disabled after a disk error; fix the cause and restart: %s", self.agent.broker_id, reason
         )
-        self.replica.store.reject_appends(f"this replica takes no part any more: {reason}")
+        self.replica.store.reject_appends(f"this replica is disabled: {reason}")
         self._stop_leading(reason)
         self._spawn(self.follower.stop())
 
@@ -214,9 +214,9 @@ class FencedReplica:
         while True:
             action = await queue.get()
             try:
-                await (self._act(action) if queue is self._queue else self._tell(action))
-            except Exception:  # the replica outlives an action that failed
-                log.exception("the replica could not do %s", action)
+                await (self._act(action) if queue is self._queue else self._notify_broker(action))
+            except Exception:  # the replica continues after a failed action
+                log.exception("action of the replica failed: %s", action)
 
     async def _act(self, action: act.Action) -> None:
         match action:
@@ -246,7 +246,7 @@ class FencedReplica:
             case act.Stopped():
                 self.stopped.set()
 
-    async def _tell(self, action: act.Action) -> None:
+    async def _notify_broker(self, action: act.Action) -> None:
         match action:
             case act.Follow():
                 await self._roles.follow(action)
@@ -263,7 +263,7 @@ class FencedReplica:
         self.replica.begin_change()
         try:
             await asyncio.to_thread(lambda: list(promote(self.replica, epoch)))
-        except Exception as error:  # whatever it is, another replica must get its chance
+        except Exception as error:  # after any error another replica must be able to take over
             log.exception("replica %d could not be promoted", self.agent.broker_id)
             self._put(self.agent.on_promotion_failed(str(error), self._now_ms()))
             return
@@ -271,7 +271,9 @@ class FencedReplica:
             self.replica.end_change()
         actions = self.agent.on_promoted(epoch, self.replica.ends, self._now_ms())
         if self.agent.term is not None:
-            log.info("replica %d is master of epoch %d from %d on", self.agent.broker_id, epoch, self.replica.log_end)
+            log.info(
+                "replica %d is master of epoch %d from log offset %d", self.agent.broker_id, epoch, self.replica.log_end
+            )
             self.gate = self._new_gate()
             self.replica.store.wait_for_replicas(self.gate)
             self.listener.lead(Mastership(epoch, self._introduction(), lambda: self.agent.confirm_offset or 0))
@@ -279,9 +281,9 @@ class FencedReplica:
         self._put(actions)
 
     def _stop_leading(self, reason: str) -> None:
-        log.warning("replica %d is not master any more: %s", self.agent.broker_id, reason)
+        log.warning("replica %d is no longer master: %s", self.agent.broker_id, reason)
         self.listener.end_mastership()
-        self.gate.shut()  # who waits is told that replicas did not have it in time
+        self.gate.shut()  # waiting sends get FLUSH_SLAVE_TIMEOUT
 
     def _new_gate(self) -> ReplicaGate:
         return ReplicaGate(lambda log_end: True, lambda: self._answer_timeout_ms)
@@ -293,22 +295,22 @@ class FencedReplica:
             view = await self._control.read(self._group)
         except RocketQError as error:
             if not self._is_unreadable:
-                log.warning("the control store cannot be read, it is tried again: %s", error)
+                log.warning("control store unavailable, retrying: %s", error)
             self._is_unreadable = True
             self._put(self.agent.on_read_failed(number, self._now_ms()))
         else:
             if self._is_unreadable:
-                log.warning("the control store can be read again")
+                log.warning("control store available again")
             self._is_unreadable = False
             before = self.agent.term.in_sync if self.agent.term else None
             self._put(self.agent.on_view(number, view, self._now_ms()))
-            self._tell_in_sync(before)
+            self._log_in_sync(before)
 
-    def _tell_in_sync(self, before: frozenset[int] | None) -> None:
+    def _log_in_sync(self, before: frozenset[int] | None) -> None:
         term = self.agent.term
         if term is not None and before is not None and term.in_sync != before:
             now, was = (", ".join(map(str, sorted(members))) for members in (term.in_sync, before))
-            log.warning("master %d of epoch %d: in sync are now %s, were %s", term.broker_id, term.epoch, now, was)
+            log.warning("master %d of epoch %d: in-sync set is %s, was %s", term.broker_id, term.epoch, now, was)
 
     async def _commit(self, action: act.Commit) -> None:
         try:
@@ -337,20 +339,20 @@ class FencedReplica:
         except LeaseLostError:
             self._put(self.agent.on_lease_lost(lease_id, self._now_ms()))
         except RocketQError:
-            return  # no answer is one too: the lease runs out
+            return  # without an answer the lease expires
         else:
             self._put(self.agent.on_kept_alive(lease_id, sent_ms))
 
     # the log and the streams
 
     def _grown(self) -> None:
-        """The log may have grown, on any thread."""
+        """The log may have new bytes. Called on any thread."""
         if not self._woken:
             self._woken = True
-            with contextlib.suppress(RuntimeError):  # the loop is gone
-                self._loop.call_soon_threadsafe(self.log_moved)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self.log_changed)
 
-    def log_moved(self) -> None:
+    def log_changed(self) -> None:
         self._woken = False
         ends = self.replica.ends
         self.agent.on_log(ends)
@@ -358,7 +360,7 @@ class FencedReplica:
             self._holding = True
             self.replica.store.gate.hold(ends.written, self._flushed)
         self.listener.feed()
-        self.settle()
+        self.publish()
 
     def _flushed(self, reached: bool) -> None:
         self._holding = False
@@ -369,34 +371,34 @@ class FencedReplica:
         if mastership is not None:
             now_ms, epoch = self._now_ms(), mastership.epoch
             self.agent.on_ack(ack.broker_id, epoch, ack.written, ack.durable, now_ms, learner=ack.learner)
-            self.settle()
+            self.publish()
 
     def slave_gone(self, broker_id: int) -> None:
         self.agent.on_slave_gone(broker_id, self._now_ms())
-        self.listener.tables.look()
+        self.listener.tables.release_waiters()
 
     def _slaves_that_count(self) -> frozenset[int]:
         term = self.agent.term
-        return term.holders - {self.agent.broker_id} if term is not None else frozenset()
+        return term.possible_members - {self.agent.broker_id} if term is not None else frozenset()
 
     def tables_changed(self) -> None:
-        """Topics or groups: whoever follows gets them."""
+        """Topics or groups changed: send them to the slaves."""
         if self.listener.mastership is not None:
             self.listener.tables.shares.changed()
-            self._loop.call_soon(self.listener.share_tables)  # all changes of one request together
+            self._loop.call_soon(self.listener.share_tables)  # once for all changes of a request
 
     async def tables_shared(self) -> None:
-        """Returns when whoever may be elected has all changes so far; StoreError when that takes too long."""
+        """Return when every replica that can be elected has stored all changes so far; StoreError after the timeout."""
         await self.listener.tables.wait(self._answer_timeout_ms)
 
-    async def take_tables(self, body: bytes) -> None:
-        await self._roles.take_tables(body)
+    async def replace_tables(self, body: bytes) -> None:
+        await self._roles.replace_tables(body)
 
     def epoch_seen(self, epoch: int) -> None:
         self._put(self.agent.on_epoch_seen(epoch, self._now_ms()))
 
     def confirmed_to(self, offset: int) -> None:
-        """A slave heard from its master."""
+        """The master sent this confirm offset to its slave."""
         if offset > self._confirmed:
             self._confirmed = offset
             self.replica.store.confirm(offset)
@@ -408,13 +410,13 @@ class FencedReplica:
         if leave.reread:
             self._put(self.agent.on_changed(self._now_ms()))
 
-    def settle(self) -> None:
-        """Readers, senders and writers are told what the agent allows now."""
+    def publish(self) -> None:
+        """Apply what the agent allows now to readers, held answers and appends."""
         now_ms, store = self._now_ms(), self.replica.store
         if self.failed:
             return
         store.reject_appends(self.agent.may_write(now_ms))
-        self.listener.tables.look()
+        self.listener.tables.release_waiters()
         confirm = self.agent.confirm_offset
         if confirm is not None and confirm > self._confirmed:
             self._confirmed = confirm

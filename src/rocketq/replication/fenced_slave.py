@@ -1,4 +1,4 @@
-"""The slave's end of the stream: says what it has, finds where to go on, checks every frame first. Pure."""
+"""Fenced stream, slave side, pure: handshake, rejoin point, checks of every frame before it is applied."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.replication.fenced_frames import LEARNER, Frame, FrameType, ack, tables_taken
-from rocketq.replication.rejoin import CannotJoin, CopyFrom, find_rejoin_point
-from rocketq.replication.stream_bodies import (
+from rocketq.replication.epochs import CannotRejoin, CopyFrom, find_rejoin_point
+from rocketq.replication.fenced_frames import (
+    LEARNER,
+    Frame,
+    FrameType,
     Introduction,
     Rejection,
+    ack,
     decode_introduction,
     decode_rejection,
     encode_introduction,
     encode_rejection,
+    tables_ack,
 )
 
 
@@ -27,14 +31,14 @@ class SeeEpoch:
 
 @dataclass(frozen=True, slots=True)
 class CutTo:
-    """Cut the log and its epochs back; answered by `cut_done` with the boundary that was reached."""
+    """Truncate log and epochs; answered by `cut_done` with the boundary that was reached."""
 
     point: int
 
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """The log is empty and begins here; answered by `cut_done`."""
+    """The log is empty and starts here; answered by `cut_done`."""
 
     offset: int
 
@@ -59,8 +63,8 @@ class ConfirmTo:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeTables:
-    """Become the master's topics and groups; answered by `tables_taken` when they are on disk."""
+class ReplaceTables:
+    """Replace topics and groups by the master's; answered by `tables_ack` when they are on disk."""
 
     number: int
     body: bytes
@@ -68,7 +72,7 @@ class TakeTables:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Tell the master both ends now."""
+    """Send both log ends to the master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +82,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Close. `reread`: the master may have changed; `unrelated`: the logs have nothing in common."""
+    """Close. `reread`: the master may have changed; `unrelated`: the logs have no common epoch."""
 
     reason: str
     reread: bool = False
     unrelated: bool = False
 
 
-SlaveAction = SeeEpoch | CutTo | StartAt | BeginEpoch | Append | ConfirmTo | TakeTables | Acknowledge | Reply | Leave
+SlaveAction = SeeEpoch | CutTo | StartAt | BeginEpoch | Append | ConfirmTo | ReplaceTables | Acknowledge | Reply | Leave
 
 
 class _Phase(Enum):
@@ -96,7 +100,7 @@ class _Phase(Enum):
 
 
 class SlaveSession:
-    """One connection. Nothing of a frame is written when any check of it fails."""
+    """One connection. Nothing is written when any check of a frame fails."""
 
     def __init__(self, epoch: int, own: Introduction, *, learner: bool = False) -> None:
         self.epoch = epoch
@@ -121,8 +125,8 @@ class SlaveSession:
     def ack(self, written: int, durable: int) -> Frame:
         return ack(self.epoch, written, min(durable, written), learner=self._learner)
 
-    def tables_taken(self, number: int) -> Frame:
-        return tables_taken(self.epoch, number)
+    def tables_ack(self, number: int) -> Frame:
+        return tables_ack(self.epoch, number)
 
     @property
     def is_streaming(self) -> bool:
@@ -132,31 +136,31 @@ class SlaveSession:
         if self._phase is _Phase.CLOSED:
             return []
         if frame.master_epoch < self.epoch:
-            reason = f"epoch {frame.master_epoch} of the master is over, epoch {self.epoch} has begun"
+            reason = f"the master's epoch {frame.master_epoch} is outdated, the current epoch is {self.epoch}"
             rejection = Frame(type=FrameType.REJECT, master_epoch=self.epoch, body=encode_rejection(Rejection(reason)))
             return [Reply(rejection), *self._leave(reason, reread=True)]
         actions: list[SlaveAction] = []
         if frame.master_epoch > self.epoch:
             self.epoch = frame.master_epoch
             actions.append(SeeEpoch(frame.master_epoch))
-        return actions + self._take(frame)
+        return actions + self._on_frame(frame)
 
-    def _take(self, frame: Frame) -> list[SlaveAction]:
+    def _on_frame(self, frame: Frame) -> list[SlaveAction]:
         if frame.type is FrameType.REJECT:
-            return self._leave(f"the master refused: {_reason_of(frame)}", reread=True)
+            return self._leave(f"the master rejected the stream: {_reason_of(frame)}", reread=True)
         if self._phase is _Phase.WELCOME and frame.type is FrameType.WELCOME:
-            return self._welcomed(frame)
+            return self._on_welcome(frame)
         if self._phase is _Phase.STREAMING and frame.type is FrameType.DATA:
             return self._data(frame)
         if self._phase is _Phase.STREAMING and frame.type is FrameType.HEARTBEAT:
             if frame.offset != self._end:
-                return self._leave(f"the master goes on at {frame.offset}, this log ends at {self._end}")
+                return self._leave(f"the master continues at {frame.offset}, this log ends at {self._end}")
             return [ConfirmTo(min(frame.second, self._end)), Acknowledge()]
         if self._phase is _Phase.STREAMING and frame.type is FrameType.TABLES:
-            return [TakeTables(frame.offset, frame.body)]
-        return self._leave(f"{frame.type.name} was not expected")
+            return [ReplaceTables(frame.offset, frame.body)]
+        return self._leave(f"{frame.type.name} is unexpected")
 
-    def _welcomed(self, frame: Frame) -> list[SlaveAction]:
+    def _on_welcome(self, frame: Frame) -> list[SlaveAction]:
         try:
             master = decode_introduction(frame.body)
         except RemoteProtocolError as error:
@@ -165,9 +169,11 @@ class SlaveSession:
         if (master.cluster, master.broker_name) != (own.cluster, own.broker_name):
             return self._leave(f"the master is of {master.cluster}/{master.broker_name}", reread=True)
         if master.segment_bytes != own.segment_bytes:
-            return self._leave(f"log files have {master.segment_bytes} bytes there, {own.segment_bytes} here")
+            return self._leave(
+                f"mappedFileSizeCommitLog differs: master {master.segment_bytes}, slave {own.segment_bytes}"
+            )
         match find_rejoin_point(own.shape, master.shape):
-            case CannotJoin(reason):
+            case CannotRejoin(reason):
                 return self._leave(reason, unrelated=True)
             case CopyFrom(point, fresh=True):
                 self._phase, self._fresh = _Phase.CUTTING, True
@@ -179,17 +185,17 @@ class SlaveSession:
         return [Acknowledge()]
 
     def cut_done(self, end: int, last_epoch: int) -> list[SlaveAction]:
-        """The log ends here now; the first acknowledgement tells the master where to go on."""
+        """The log ends here now; the first acknowledgement sets the master's start offset."""
         self._end, self._last_epoch, self._phase = end, last_epoch, _Phase.STREAMING
         return [Acknowledge()]
 
     def _data(self, frame: Frame) -> list[SlaveAction]:
         if frame.offset != self._end:
-            return self._leave(f"records for {frame.offset} came, this log ends at {self._end}")
+            return self._leave(f"received records at {frame.offset}, this log ends at {self._end}")
         if not frame.body:
-            return self._leave("records without a byte came")
+            return self._leave("received an empty DATA frame")
         if frame.data_epoch < self._last_epoch or frame.data_epoch > frame.master_epoch:
-            return self._leave(f"records of epoch {frame.data_epoch} came, this log is in epoch {self._last_epoch}")
+            return self._leave(f"received records of epoch {frame.data_epoch}, this log is in epoch {self._last_epoch}")
         actions: list[SlaveAction] = []
         if frame.data_epoch > self._last_epoch:
             if frame.epoch_start != frame.offset and not self._fresh:

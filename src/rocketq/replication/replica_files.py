@@ -1,4 +1,4 @@
-"""A replica's own two files beside its log, and its store as promotion and truncation want it."""
+"""Files of a replica (haState and epochs) and its store behind the interface of recovery."""
 
 from __future__ import annotations
 
@@ -10,27 +10,24 @@ from pathlib import Path
 from typing import Final
 
 from rocketq.errors import DamagedStateError, ProtocolError
-from rocketq.replication import epochs as epoch_list
-from rocketq.replication import ha_state
 from rocketq.replication.agent import LogEnds
-from rocketq.replication.epochs import EpochList, decode_epochs, encode_epochs
-from rocketq.replication.ha_state import HaState, decode_ha_state, encode_ha_state
-from rocketq.replication.rejoin import LogShape
+from rocketq.replication.epochs import EPOCH_FILE, EpochList, LogShape, decode_epochs, encode_epochs
+from rocketq.replication.recovery import HA_STATE_FILE, HaState, decode_ha_state, encode_ha_state
 from rocketq.store import StoreConfig, StoreReplica
 from rocketq.store.disk import Disk
 
 _ASIDE: Final = "put-aside-"
-_STAYS: Final = frozenset({"config", "lock", ha_state.FILE_NAME})
+_STAYS: Final = frozenset({"config", "lock", HA_STATE_FILE})
 
 
 class FencedStore:
-    """An open store with its epochs and its state. Every save is synced, file and directory.
+    """An open store with epochs and state. Every save syncs file and directory.
 
-    Steps that wait for the disk (a truncation, a promotion) run on a thread of their own, one at a time, between
-    `begin_change` and `end_change`; epochs seen meanwhile are kept by the event loop's.
+    Steps that wait for the disk (truncation, promotion) run on a worker thread, one at a time, between `begin_change`
+    and `end_change`; the event loop persists epochs seen meanwhile.
 
-    A damaged file is not replaced by its backup: an older list would take bytes of one master for those of another, an
-    older epoch would undo a promise.
+    A damaged file is not replaced by its backup: an older epoch list would attribute bytes to the wrong master, and an
+    older epoch would break the fence.
     """
 
     def __init__(self, store: StoreReplica, cluster: str, broker_name: str) -> None:
@@ -38,7 +35,7 @@ class FencedStore:
         self._is_changing = False
         self._state_lock = threading.RLock()
         root = store.config.root
-        self._epoch_path, self._state_path = root / epoch_list.FILE_NAME, root / ha_state.FILE_NAME
+        self._epoch_path, self._state_path = root / EPOCH_FILE, root / HA_STATE_FILE
         self._epochs = self._read_epochs()
         self._state = self._read_state(cluster, broker_name)
 
@@ -71,7 +68,7 @@ class FencedStore:
     def end_change(self) -> None:
         self._is_changing = False
 
-    # what it has
+    # reading
 
     @property
     def log_start(self) -> int:
@@ -97,7 +94,7 @@ class FencedStore:
     def load_state(self) -> HaState:
         return self._state
 
-    # what it keeps
+    # saving
 
     def save_epochs(self, epochs: EpochList) -> None:
         if self._epoch_path.exists():
@@ -109,7 +106,7 @@ class FencedStore:
         self._epochs = epochs.copy()
 
     def save_state(self, state: HaState) -> None:
-        """Another thread may have seen a larger epoch since `state` was loaded: that is never taken back."""
+        """Save, keeping a larger epoch that another thread saved meanwhile."""
         with self._state_lock:
             known = getattr(self, "_state", state)
             state = replace(state, broker_id=state.broker_id or known.broker_id, epoch=max(state.epoch, known.epoch))
@@ -127,36 +124,36 @@ class FencedStore:
         epochs.add(number, start)
         self.save_epochs(epochs)
 
-    def forget_deleted(self) -> None:
-        """Epochs whose last byte was deleted."""
+    def drop_deleted_epochs(self) -> None:
+        """Drop epochs whose data was deleted."""
         if self._is_changing:
             return
         epochs = self._epochs.copy()
-        if epochs.forget_before(self.store.log_start):
+        if epochs.drop_before(self.store.log_start):
             self.save_epochs(epochs)
 
     def start_at(self, offset: int) -> None:
-        """An empty log begins as a copy of the master's."""
+        """Start an empty log at the master's start offset."""
         if offset != self.store.log_end:
             self.store.start_at(offset)
         if len(self._epochs):
             self.save_epochs(EpochList())
 
     def stop_dispatch(self) -> None:
-        """Records are dispatched as they are copied; nobody copies meanwhile."""
+        """Nothing to do: records are dispatched while they are copied, and the stream is stopped."""
 
     def cut(self, point: int) -> int:
         return self.store.truncate_to(point)
 
     def finish_dispatch(self) -> None:
-        """Records were dispatched as they were copied; queues know their ends."""
+        """Nothing to do: records were dispatched while they were copied."""
 
     def sync(self) -> None:
         self.store.sync_last_files()
 
 
-def put_aside(config: StoreConfig, now_ms: int) -> Path:
-    """Move a closed store into a folder beside; who this replica is, and the broker's tables, stay."""
+def move_store_aside(config: StoreConfig, now_ms: int) -> Path:
+    """Move the files of a closed store into a subdirectory; identity and broker tables stay."""
     aside = config.root / f"{_ASIDE}{now_ms}"
     aside.mkdir()
     if config.log_dir.parent != config.root and config.log_dir.exists():
@@ -171,5 +168,5 @@ def put_aside(config: StoreConfig, now_ms: int) -> Path:
 
 def _damaged(path: Path, error: Exception) -> DamagedStateError:
     return DamagedStateError(
-        f"{path} cannot be read ({error}); nothing was changed. This replica may be emptied; it is copied anew then"
+        f"{path} is damaged ({error}). Empty the data directory to copy everything from the master"
     )

@@ -591,7 +591,7 @@ async def test_slave_ahead_of_its_master_follows_no_further(tmp_path: Path, capl
         async with running(fresh, slave):
 
             async def is_told() -> bool:
-                return "seed one anew" in caplog.text
+                return "copy one store" in caplog.text
 
             await eventually(is_told)
             end = slave.parts.store.log_end

@@ -13,8 +13,8 @@ from rocketq.replication.agent import AgentSettings, Role
 from rocketq.replication.confirm import SyncRules
 from rocketq.replication.control import ControlStore
 from rocketq.replication.control_memory import ControlTable, MemoryControl
+from rocketq.replication.election import LeaseMode, LeaseTimes
 from rocketq.replication.fenced_replica import FencedReplica
-from rocketq.replication.lease import LeaseMode, LeaseTimes
 from rocketq.replication.replica_files import FencedStore
 from rocketq.runtime.clock import SystemClock
 from rocketq.store import AppendStatus, FlushType, Store, StoreConfig
@@ -46,7 +46,7 @@ class Roles:
     def tables(self) -> bytes:
         return self.table
 
-    async def take_tables(self, body: bytes) -> None:
+    async def replace_tables(self, body: bytes) -> None:
         if self.disk_is_full:
             raise OSError("no space is left")
         self.table = body
@@ -127,7 +127,7 @@ class LocalGroup:
     ) -> None:
         self.flush_type = flush_type
         self.mode = mode
-        self.times = LeaseTimes(keep_alive_ms=300, trusted_ms=2_000, ttl_ms=4_000)
+        self.times = LeaseTimes(keep_alive_ms=300, valid_ms=2_000, ttl_ms=4_000)
         self.rules = SyncRules(
             min_in_sync=min_in_sync, sync_flush=flush_type is FlushType.SYNC_FLUSH, behind_ms_max=5_000, gone_ms_max=500
         )

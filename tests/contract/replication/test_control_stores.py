@@ -12,13 +12,13 @@ import pytest
 from rocketq.replication import control
 from rocketq.replication.control import (
     AliveReport,
+    ChangeRejectedError,
     ControlStore,
     Group,
     GroupState,
     LeaseLostError,
     MasterKey,
     Put,
-    Refused,
     Replica,
     Transaction,
 )
@@ -129,13 +129,13 @@ def test_an_election_makes_one_master_of_a_new_epoch(run: Runner) -> None:
         assert view.state.revision == outcomes[0]
         assert view.master is not None
         assert (view.master.value, view.master.lease_id) == (MasterKey(ids[0], 1, "x"), leases[0])
-        with pytest.raises(Refused):
+        with pytest.raises(ChangeRejectedError):
             control.elect(view, MasterKey(ids[1], 0, "y"), leases[1])
         await store.revoke(leases[0])
         view = await store.read(GROUP)
         assert view.master is None
         assert view.state is not None
-        with pytest.raises(Refused, match="not in sync"):
+        with pytest.raises(ChangeRejectedError, match="not in sync"):
             control.elect(view, MasterKey(ids[1], 0, "y"), leases[1])
 
     run(work)

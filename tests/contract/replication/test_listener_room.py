@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rocketq.replication.classic_listener import ListenerRules, ReplicaListener
+from rocketq.replication.fenced_frames import Introduction
 from rocketq.replication.fenced_listener import FencedListener, Mastership
 from rocketq.replication.fenced_master import Acked
 from rocketq.replication.replica_files import FencedStore
-from rocketq.replication.stream_bodies import Introduction
 from rocketq.runtime.clock import SystemClock
 from rocketq.store import Store, StoreConfig
 

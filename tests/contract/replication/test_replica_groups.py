@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.replication.lease import LeaseMode
+from rocketq.replication.election import LeaseMode
 from rocketq.replication.replica_files import FencedStore
 from rocketq.store import FlushType
 
@@ -231,8 +231,8 @@ def test_a_long_truncation_holds_up_nothing_else(tmp_path: Path, monkeypatch: py
         await until(begun.is_set)
         lease = old.replica.agent.lease
         assert lease is not None
-        trusted_to_ms = lease.trusted_to_ms
-        await until(lambda: lease.trusted_to_ms > trusted_to_ms)  # kept alive meanwhile
+        valid_to_ms = lease.valid_to_ms
+        await until(lambda: lease.valid_to_ms > valid_to_ms)  # kept alive meanwhile
         assert old.replica.replica.load_state().truncating_to is not None
         old.replica.epoch_seen(old.replica.agent.state.epoch + 7)
         seen = old.replica.replica.load_state().epoch
@@ -263,9 +263,9 @@ def test_an_epoch_that_is_long_in_coming_to_disk_holds_up_nothing_else(
         slaves = [member for member in group.members if member is not leader]
         lease = slaves[0].replica.agent.lease
         assert lease is not None
-        trusted_to_ms = lease.trusted_to_ms
+        valid_to_ms = lease.valid_to_ms
         leader.append(2)
-        await until(lambda: lease.trusted_to_ms > trusted_to_ms)
+        await until(lambda: lease.valid_to_ms > valid_to_ms)
         assert [slave.store.log_end for slave in slaves] == [0] * len(slaves)
         may_end.set()
         end = leader.append(3)
@@ -289,7 +289,7 @@ def test_an_epoch_that_cannot_be_kept_stops_its_slave_alone(tmp_path: Path, monk
         leader = await group.leader()
         leader.append(1)
         slaves = [member for member in group.members if member is not leader]
-        await until(lambda: any("cannot be kept" in slave.replica.follower.failure for slave in slaves))
+        await until(lambda: any("cannot be saved" in slave.replica.follower.failure for slave in slaves))
         assert [slave.store.log_end for slave in slaves] == [0] * len(slaves)
         full[0] = False
         end = leader.append(2)

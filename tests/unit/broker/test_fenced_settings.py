@@ -11,7 +11,7 @@ from rocketq.broker.config import BrokerConfig, BrokerRole
 from rocketq.broker.ha.fenced_replicas import agent_settings
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import DataVersion
-from rocketq.replication.lease import LeaseMode
+from rocketq.replication.election import LeaseMode
 from rocketq.store import FlushType, StoreConfig
 
 GIVEN = {"haProtocol": "fenced", "haControlStore": "etcd://127.0.0.1:2379", "brokerName": "b"}

@@ -68,5 +68,5 @@ def test_each_change_of_a_leader_is_logged_once(
         lease.is_valid()
     assert [message.split(":")[0] for message in caplog.messages] == [
         "broker b has no valid lease",
-        "the lease of broker b is valid again",
+        "lease of broker b is valid again",
     ]

@@ -9,10 +9,10 @@ import pytest
 from rocketq.replication import actions as act
 from rocketq.replication import control
 from rocketq.replication.agent import Agent, AgentSettings, LogEnds, Role
-from rocketq.replication.control import Group, GroupView, MasterKey, Refused, Replica
+from rocketq.replication.control import ChangeRejectedError, Group, GroupView, MasterKey, Replica
 from rocketq.replication.control_memory import ControlTable
-from rocketq.replication.ha_state import HaState
-from rocketq.replication.lease import LeaseMode
+from rocketq.replication.election import LeaseMode
+from rocketq.replication.recovery import HaState
 
 GROUP = Group("c", "b")
 STATE = HaState(cluster="c", broker_name="b", check_code="mine")
@@ -91,7 +91,7 @@ def test_a_lease_that_runs_out(mode: LeaseMode) -> None:
     """Goal: `strict` stops serving by its own clock; `available` goes on; locks need the lease in both."""
     bench = Bench(replace(SETTINGS, lease_mode=mode))
     bench.run(2_000)
-    later_ms = bench.now_ms + SETTINGS.times.trusted_ms + 1_000
+    later_ms = bench.now_ms + SETTINGS.times.valid_ms + 1_000
     assert bench.agent.has_lease(bench.now_ms)
     assert not bench.agent.has_lease(later_ms)
     assert (bench.agent.may_write(later_ms) is None) == (mode is LeaseMode.AVAILABLE)
@@ -125,7 +125,7 @@ def test_another_master_is_followed_and_a_newer_one_after_it() -> None:
     follows = [action for action in bench.done if isinstance(action, act.Follow)]
     assert [(follow.ha_addr, follow.epoch) for follow in follows] == [("ha1", 1), ("ha2", 2)]
     assert bench.agent.may_write(bench.now_ms) == "this replica is not the master"
-    with pytest.raises(Refused):
+    with pytest.raises(ChangeRejectedError):
         bench.agent.on_switch(0, bench.now_ms)
 
 

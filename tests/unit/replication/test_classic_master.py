@@ -6,14 +6,14 @@ import pytest
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.replication.classic_frames import encode_header, encode_report
-from rocketq.replication.classic_master import GATHER_BYTES, Feeding, LogExtent, ReplicaAcks
+from rocketq.replication.classic_master import BATCH_MIN_BYTES, ClassicMasterSession, LogExtent, ReplicaAcks
 from rocketq.replication.classic_slave import StreamTimes
 
 LOG = LogExtent(start=1_000, end=5_500, last_file=5_000)
 
 
-def feeding(*, from_last_file: bool = False) -> Feeding:
-    return Feeding(StreamTimes(), 0, from_last_file=from_last_file)
+def feeding(*, from_last_file: bool = False) -> ClassicMasterSession:
+    return ClassicMasterSession(StreamTimes(), 0, from_last_file=from_last_file)
 
 
 def test_nothing_is_sent_before_the_slave_has_spoken() -> None:
@@ -70,21 +70,21 @@ def test_furthest_slave_counts_and_never_goes_back() -> None:
     assert acks.reached == 500
     assert acks.is_available(1_499)
     assert not acks.is_available(1_500)
-    acks.on_gone("one")
+    acks.on_disconnected("one")
     assert (acks.reached, acks.is_available(600)) == (500, True)
-    acks.on_gone("two")
+    acks.on_disconnected("two")
     assert not acks.is_available(600)
 
 
 def test_little_is_gathered_until_the_slave_has_reported() -> None:
     """Goal: small messages go in large pieces; what is large, or stands behind a part of a record, does not wait."""
-    state = Feeding(StreamTimes(), 0)
+    state = ClassicMasterSession(StreamTimes(), 0)
     log = LogExtent(0, 1_000, 0)
     state.on_bytes(encode_report(1_000), log, 0)
     assert not state.waits(1_100), "nothing is on its way"
     state.sent(100, 0, 1_100)
     assert state.waits(1_200)
-    assert not state.waits(1_100 + GATHER_BYTES)
+    assert not state.waits(1_100 + BATCH_MIN_BYTES)
     state.on_bytes(encode_report(1_100), LogExtent(0, 1_200, 0), 0)
     assert not state.waits(1_200)
     state.sent(50, 0, 1_200)

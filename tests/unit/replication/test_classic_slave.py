@@ -6,13 +6,13 @@ import pytest
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.replication.classic_frames import encode_header, encode_report
-from rocketq.replication.classic_slave import Following, StreamTimes
+from rocketq.replication.classic_slave import ClassicSlaveSession, StreamTimes
 
 SEGMENT = 1 << 20
 
 
-def following(log_end: int, now_ms: int = 0) -> Following:
-    return Following(log_end, SEGMENT, StreamTimes(), now_ms)
+def following(log_end: int, now_ms: int = 0) -> ClassicSlaveSession:
+    return ClassicSlaveSession(log_end, SEGMENT, StreamTimes(), now_ms)
 
 
 def frame(log_offset: int, data: bytes) -> bytes:
@@ -57,7 +57,7 @@ def test_bytes_wait_until_they_can_be_a_record() -> None:
 def test_gap_or_step_back_ends_it_before_anything_is_taken(gap: int, data: bytes) -> None:
     """Goal: never write at a wrong place; a heartbeat tells too that master and slave do not agree."""
     state = following(100)
-    with pytest.raises(RemoteProtocolError, match="our log at 100"):
+    with pytest.raises(RemoteProtocolError, match="this log at 100"):
         state.on_bytes(frame(gap, data), 0)
     assert state.take() == (100, b"")
 

@@ -22,7 +22,7 @@ def term(*in_sync: int, rules: SyncRules | None = None) -> Term:
         revision=10,
         began_ms=0,
         confirm_offset=100,
-        own_has=100,
+        own_acked_end=100,
         own_written=100,
     )
 
@@ -146,7 +146,7 @@ def test_the_confirm_offset_never_goes_back_nor_beyond_anybody_who_counts(steps:
     """Goal: whatever comes in whatever order."""
     one, revision = term(2), 10
     for now_ms, (kind, number) in enumerate(steps):
-        before, holders = one.confirm_offset, one.in_sync.union(*one._proposed)
+        before, possible_members = one.confirm_offset, one.in_sync.union(*one._proposed)
         match kind:
             case "own":
                 one.on_own(number, number)
@@ -159,10 +159,12 @@ def test_the_confirm_offset_never_goes_back_nor_beyond_anybody_who_counts(steps:
             case "adopt":
                 revision += number % 2
                 adopt(one, revision, 1, *([3] if number % 3 else [2]))
-                holders = one.in_sync
+                possible_members = one.in_sync
         assert one.confirm_offset >= before
         if one.confirm_offset > before:
-            ends = [one.own_has if member == 1 else one.followers[member].has for member in holders]
+            ends = [
+                one.own_acked_end if member == 1 else one.followers[member].acked_end for member in possible_members
+            ]
             assert one.confirm_offset <= min(ends)
     assert replace(one) == one
 

@@ -9,10 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketq.errors import ConfigError, ProtocolError, StoreError
-from rocketq.replication.epochs import Epoch, EpochList, decode_epochs, encode_epochs
-from rocketq.replication.ha_state import HaState, decode_ha_state, encode_ha_state
-from rocketq.replication.lease import Lease, LeaseTimes
-from rocketq.replication.rejoin import CannotJoin, CopyFrom, LogShape, find_rejoin_point
+from rocketq.replication.election import Lease, LeaseTimes
+from rocketq.replication.epochs import (
+    CannotRejoin,
+    CopyFrom,
+    Epoch,
+    EpochList,
+    LogShape,
+    decode_epochs,
+    encode_epochs,
+    find_rejoin_point,
+)
+from rocketq.replication.recovery import HaState, decode_ha_state, encode_ha_state
 
 
 def epochs(*entries: tuple[int, int]) -> EpochList:
@@ -74,9 +82,9 @@ def test_entries_end_where_the_next_starts() -> None:
 def test_retention_keeps_the_entry_of_the_first_byte() -> None:
     """Goal: the first entry may start before the log does."""
     some = epochs((1, 0), (2, 100), (3, 200))
-    assert some.forget_before(150)
+    assert some.drop_before(150)
     assert some == epochs((2, 100), (3, 200))
-    assert not some.forget_before(150)
+    assert not some.drop_before(150)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +96,9 @@ def test_retention_keeps_the_entry_of_the_first_byte() -> None:
         (((1, 0), (2, 100)), 150, ((1, 0), (3, 100)), 130, 100),
         (((1, 0), (2, 100)), 150, ((1, 0), (2, 100), (4, 120)), 130, 120),
         (((1, 0), (2, 90)), 150, ((1, 0), (2, 100)), 130, 90),
-        (((2, 50),), 90, ((1, 0),), 40, CannotJoin),
+        (((2, 50),), 90, ((1, 0),), 40, CannotRejoin),
         (((1, 0),), 90, ((2, 0),), 40, 0),
-        ((), 90, ((2, 0),), 40, CannotJoin),
+        ((), 90, ((2, 0),), 40, CannotRejoin),
         (((1, 0), (3, 90)), 90, ((1, 0), (2, 90)), 95, 90),
     ],
     ids=range(10),
@@ -104,7 +112,7 @@ def test_the_newest_common_epoch_decides(
 ) -> None:
     """Goal: the smaller end of the newest entry both have, whatever lies behind it."""
     found = find_rejoin_point(LogShape(0, local_end, epochs(*local)), LogShape(0, master_end, epochs(*master)))
-    assert found == CopyFrom(expected) if isinstance(expected, int) else isinstance(found, CannotJoin)
+    assert found == CopyFrom(expected) if isinstance(expected, int) else isinstance(found, CannotRejoin)
 
 
 def test_an_empty_log_copies_everything_the_master_has() -> None:
@@ -116,7 +124,7 @@ def test_an_empty_log_copies_everything_the_master_has() -> None:
 def test_a_point_before_the_masters_log_cannot_be_copied() -> None:
     """Goal: never a silent gap."""
     found = find_rejoin_point(LogShape(0, 100, epochs((1, 0))), LogShape(200, 300, epochs((1, 0), (2, 250))))
-    assert found == CannotJoin("the logs part at 100, the master's starts at 200")
+    assert found == CannotRejoin("the logs diverge at 100, before the master's start 200")
 
 
 def test_a_replicas_state_survives_its_file_and_damage_is_noticed() -> None:
@@ -140,18 +148,18 @@ def test_a_replicas_state_survives_its_file_and_damage_is_noticed() -> None:
 def test_a_lease_counts_from_when_its_keep_alive_was_sent() -> None:
     """Goal: however late the answer comes, and in whatever order."""
     lease = Lease(1, 1_000, LeaseTimes())
-    assert lease.is_trusted(6_999)
-    assert not lease.is_trusted(7_000)
+    assert lease.is_valid(6_999)
+    assert not lease.is_valid(7_000)
     lease.asked(2_000)
     assert not lease.is_due(2_999)
     assert lease.is_due(3_000)
     lease.answered(3_000)
     lease.answered(2_000)
-    assert lease.trusted_to_ms == 9_000
+    assert lease.valid_to_ms == 9_000
 
 
 @pytest.mark.parametrize(
-    "times", [{"trusted_ms": 9_000}, {"trusted_ms": 500}, {"ttl_ms": 7_999}, {"keep_alive_ms": 0}], ids=range(4)
+    "times", [{"valid_ms": 9_000}, {"valid_ms": 500}, {"ttl_ms": 7_999}, {"keep_alive_ms": 0}], ids=range(4)
 )
 def test_times_that_could_overlap_are_refused(times: dict[str, int]) -> None:
     """Goal: T is at least L + 2 s, whatever is configured."""

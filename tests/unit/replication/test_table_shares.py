@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketq.replication.table_shares import TableShares
+from rocketq.replication.table_sharing import TableShares
 
 
 def test_a_slave_gets_the_newest_state_one_after_the_other() -> None:
@@ -13,10 +13,10 @@ def test_a_slave_gets_the_newest_state_one_after_the_other() -> None:
     shares.changed()
     shares.changed()
     assert shares.next_for(2) is None
-    assert shares.taken(2, 1)
+    assert shares.stored(2, 1)
     assert shares.next_for(2) == 3
     shares.sent(2, 3)
-    assert shares.taken(2, 3)
+    assert shares.stored(2, 3)
     assert shares.next_for(2) is None
 
 
@@ -24,7 +24,7 @@ def test_whoever_counts_or_follows_is_waited_for() -> None:
     """Goal: a member that is away is lacking, a slave that was never heard of is not."""
     shares = TableShares()
     shares.sent(2, 1)
-    shares.taken(2, 1)
+    shares.stored(2, 1)
     assert shares.lacking(1, {2}) == frozenset()
     assert shares.lacking(1, {2, 3}) == {3}
     shares.changed()
@@ -35,8 +35,8 @@ def test_what_a_slave_has_on_disk_counts_while_it_is_away() -> None:
     """Goal: a lost connection makes nobody wait for a change that was shared before; it is sent all the same."""
     shares = TableShares()
     shares.sent(2, 1)
-    shares.taken(2, 1)
-    shares.gone(2)
+    shares.stored(2, 1)
+    shares.disconnected(2)
     assert not shares.has_any(2)
     assert shares.lacking(1, {2}) == frozenset()
     assert shares.next_for(2) == 1
@@ -45,5 +45,5 @@ def test_what_a_slave_has_on_disk_counts_while_it_is_away() -> None:
 def test_a_state_that_was_not_sent_is_not_taken() -> None:
     """Goal: a confused slave does not speak for itself."""
     shares = TableShares()
-    assert not shares.taken(2, 1)
+    assert not shares.stored(2, 1)
     assert shares.lacking(1, {2}) == {2}

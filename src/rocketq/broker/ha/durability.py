@@ -1,4 +1,4 @@
-"""Waiting until a message is as safe as its answer says: on this disk, on a slave."""
+"""Waits until a message is durable on this disk and replicated to a slave."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from rocketq.store import AppendStatus, FlushType, StoreWriter
 from rocketq.store.flush import FlushGate
 
 SLAVE_REASONS = {
-    AppendStatus.SLAVE_NOT_AVAILABLE: "the message is stored here, but no slave follows closely enough to have it soon",
-    AppendStatus.FLUSH_SLAVE_TIMEOUT: "the message is stored here, but no slave had it in time",
+    AppendStatus.SLAVE_NOT_AVAILABLE: "the message is stored on the master, but every slave is too far behind",
+    AppendStatus.FLUSH_SLAVE_TIMEOUT: "the message is stored on the master, but no slave acknowledged it in time",
 }
 
 
 def must_wait(store: StoreWriter) -> bool:
-    """Whether an answer may have to wait for anything at all."""
+    """Whether answers may wait for a flush or a slave."""
     return store.config.flush_type is FlushType.SYNC_FLUSH or store.replica_gate is not None
 
 
 async def is_durable(store: StoreWriter, log_end: int) -> bool:
-    """Whether the log is on disk up to here before the store's patience ends. Blocks no thread."""
+    """Wait without blocking a thread; False when the log is not on disk up to here within syncFlushTimeout."""
     return await _is_reached(store.gate, log_end, store.config.sync_flush_timeout_ms)
 
 
-async def settle(store: StoreWriter, log_end: int) -> tuple[AppendStatus, str]:
-    """How safe the log is up to here, after as much waiting as that may take, and why not safer. Disk and slave are
-    waited for together; when both fail, the slave's failure is told, as Apache does."""
+async def wait_durable(store: StoreWriter, log_end: int) -> tuple[AppendStatus, str]:
+    """Wait for disk and slave concurrently; the status and its reason. When both fail, the slave's status is returned,
+    as in Apache."""
     slaves = store.replica_gate
     available = slaves is None or slaves.is_available(log_end)
     waits = [_on_disk(store, log_end)]
@@ -38,7 +38,7 @@ async def settle(store: StoreWriter, log_end: int) -> tuple[AppendStatus, str]:
     elif not all(on_slave):
         status = AppendStatus.FLUSH_SLAVE_TIMEOUT
     elif not on_disk:
-        return AppendStatus.FLUSH_DISK_TIMEOUT, store.refusal or "the disk did not take the message in time"
+        return AppendStatus.FLUSH_DISK_TIMEOUT, store.refusal or "the message was not flushed in time"
     else:
         return AppendStatus.OK, ""
     return status, SLAVE_REASONS[status]
@@ -59,7 +59,7 @@ async def _is_reached(gate: FlushGate, log_end: int, timeout_ms: int) -> bool:
             reached.set_result(yes)
 
     def from_any_thread(yes: bool) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and with it all waiters
             loop.call_soon_threadsafe(resolve, yes)
 
     gate.hold(log_end, from_any_thread)

@@ -1,4 +1,4 @@
-"""A broker as one of several replicas: it follows, is elected, leads and steps down by itself."""
+"""Broker side of failover: changes the broker's role when its replica follows, leads or steps down."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Final
 from rocketq.broker.admin.registration import Registrar
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig, BrokerRole
-from rocketq.broker.ha.lease_guard import LeaseGuard
-from rocketq.broker.ha.master_lease import MasterLease
+from rocketq.broker.ha.master_lease import LeaseGuard, MasterLease
 from rocketq.broker.ha.master_tables import CopyPorts, MasterTables
 from rocketq.broker.ha.replicas import RoleOwner
 from rocketq.broker.topics.deleted_topics import PushedTables
@@ -23,10 +22,10 @@ from rocketq.replication.agent import AgentSettings, Role
 from rocketq.replication.confirm import SyncRules
 from rocketq.replication.control import ControlStore
 from rocketq.replication.control_etcd import EtcdControl
+from rocketq.replication.election import LeaseMode, LeaseTimes
 from rocketq.replication.epochs import EpochList
 from rocketq.replication.etcd_gateway import EtcdConfig
 from rocketq.replication.fenced_replica import FencedReplica
-from rocketq.replication.lease import LeaseMode, LeaseTimes
 from rocketq.replication.replica_files import FencedStore
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import finish
@@ -35,7 +34,7 @@ from rocketq.store import FlushType, StoreReplica
 log = logging.getLogger(__name__)
 
 UNKNOWN_ID: Final = 1
-"""Until the control store has granted one; nobody is told of it."""
+"""Placeholder until the control store grants an id; never registered."""
 TABLES_MS: Final = 1_000
 JOIN_S_MAX: Final = 30
 
@@ -44,7 +43,7 @@ def agent_settings(config: BrokerConfig, flush_type: FlushType) -> AgentSettings
     return AgentSettings(
         addr=join_addr(config.ip, config.port),
         ha_addr=join_addr(config.ha_ip or config.ip, config.ha_port),
-        times=LeaseTimes(trusted_ms=config.lease_trusted_ms, ttl_ms=config.lease_ttl_ms),
+        times=LeaseTimes(valid_ms=config.lease_trusted_ms, ttl_ms=config.lease_ttl_ms),
         lease_mode=LeaseMode(config.lease_mode),
         rules=SyncRules(
             min_in_sync=config.min_in_sync,
@@ -70,7 +69,7 @@ def control_store(config: BrokerConfig) -> ControlStore:
 
 
 class FencedReplication:
-    """The replica, and what its broker does in each role."""
+    """The replica and the broker's work in each role."""
 
     def __init__(
         self,
@@ -97,7 +96,7 @@ class FencedReplication:
         ports.topics.listeners.append(self._tables_changed)
         ports.groups.listeners.append(self._tables_changed)
         self.serving = asyncio.Event()
-        """Set once the broker serves; roles are taken from then on."""
+        """Set when the broker serves; role changes wait for it."""
 
     @property
     def replica(self) -> FencedReplica:
@@ -110,7 +109,7 @@ class FencedReplication:
     # as Replication
 
     async def start(self) -> None:
-        """Returns when this replica has an id; roles come later, by themselves."""
+        """Return when this replica has an id; role changes follow asynchronously."""
         config, store = self._settings.config, self._store
         settings = agent_settings(config, store.config.flush_type)
         own = await asyncio.to_thread(FencedStore, store, config.cluster, config.name)
@@ -124,12 +123,12 @@ class FencedReplication:
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise StoreError(
-                f"haControlStore {config.ha_control} gave this replica no id: can it be reached?"
+                f"haControlStore {config.ha_control} granted no id within {JOIN_S_MAX} s: is etcd reachable?"
             ) from None
         self._settings.become(BrokerRole.SLAVE, self._replica.agent.broker_id)
 
     async def retire(self) -> None:
-        """A clean stop: another replica takes over first."""
+        """Stop cleanly: hand over to another replica first."""
         self._retiring = True
         if self._replica is not None:
             await self._replica.stop()
@@ -197,29 +196,29 @@ class FencedReplication:
         term = self.replica.agent.term
         return self._tables.snapshot(term.epoch if term is not None else 0).encode()
 
-    async def take_tables(self, body: bytes) -> None:
+    async def replace_tables(self, body: bytes) -> None:
         await self._tables.take(await finish(PushedTables.decode_steps(body)))
         await self._owner.save_tables()
 
     def _tables_changed(self) -> None:
         if self._replica is not None:
             if not self._ports.topics.is_copy:
-                self._tables.note_deletions()
+                self._tables.record_deletions()
             self._replica.tables_changed()
 
     async def tables_shared(self) -> None:
-        """Before a change of topics or groups is answered: whoever may be elected has it."""
+        """Wait until every replica that can be elected has stored the change of topics or groups."""
         if self._replica is not None and not self._settings.config.is_slave:
             await self._replica.tables_shared()
 
     async def _copy_tables(self, addr: str) -> None:
-        """While the master's stream comes in: then it is the master that listens there."""
+        """Copy offsets and timers while the master's stream is connected: only then is the address the master's."""
         failure: str | None = None
         while True:
             if self.replica.follower.connection is not None:
                 before, failure = failure, await self._tables.copy(addr)
                 if failure is not None and before is None:
-                    log.warning("the master's tables cannot be copied, it is tried again: %s", failure)
+                    log.warning("copying the master's tables failed, retrying: %s", failure)
             await asyncio.sleep(TABLES_MS / 1000)
 
     async def _stop_copying(self) -> None:
@@ -230,22 +229,22 @@ class FencedReplication:
             self._copying = None
 
     async def unrelated(self, reason: str) -> None:
-        """This log cannot be joined to the master's. What nobody counts on may be put aside and copied anew."""
+        """This log has no common epoch with the master's: move the store aside when haAutoResync allows it."""
         await self.serving.wait()
         agent = self.replica.agent
         state = agent.view.state
         in_sync = state is None or agent.broker_id in state.value.in_sync
         if self._settings.config.auto_resync and not in_sync:
-            log.warning("replica %d puts its store aside and copies the master's: %s", agent.broker_id, reason)
-            self._owner.begin_anew()
+            log.warning("replica %d moves its store aside and copies the master's: %s", agent.broker_id, reason)
+            self._owner.restart_empty()
         else:
             log.error(
-                "replica %d cannot follow: %s. Empty its data directory (or set haAutoResync=true) to copy all anew",
+                "replica %d cannot follow: %s. Empty its data directory or set haAutoResync=true to copy it again",
                 agent.broker_id,
                 reason,
             )
 
-    # as MasterCandidate
+    # as LeaseOwner
 
     @property
     def is_leading(self) -> bool:

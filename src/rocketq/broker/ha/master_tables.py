@@ -1,4 +1,4 @@
-"""A slave's copies of its master's tables: topics, groups, how far everybody has read and what was delivered."""
+"""A slave's copies of its master's tables: topics, groups, consumer offsets and delivery progress."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class CopyPorts:
 
 
 class MasterTables:
-    """Asks for one table after the other. What cannot be had this time is asked for again the next."""
+    """Copies one table after the other; failed ones are copied in the next round."""
 
     def __init__(self, ports: CopyPorts, epochs: Callable[[], EpochList] | None = None) -> None:
-        """`epochs`: those of the log, in a fenced group."""
+        """`epochs` returns the log's epochs in a fenced group."""
         self._ports = ports
         self._epochs = epochs
         self._fenced = epochs is not None
@@ -51,7 +51,7 @@ class MasterTables:
         self._saved_delays: dict[int, int] | None = None
         self._log_ends = deque([0], maxlen=3)
         self.timer_point: tuple[TimerPoint, int] | None = None
-        """How far the master's wheel was, and where our log ended a while before that."""
+        """Position of the master's timer wheel, and this log's end shortly before."""
         self._pushed: PushedTables | None = None
         self._drops_at = 0
         self._deleted = DeletedTopics()
@@ -60,8 +60,8 @@ class MasterTables:
         await self._pool.close()
 
     async def copy(self, addr: str) -> str | None:
-        """Everything, from the master at `addr`; why not, or None. Topics and groups of a fenced group are not asked
-        for: its master sends them, and whoever else answers at that address may be an empty one."""
+        """Copy all tables from the master at `addr`; None or the error. A fenced master sends topics and groups in its
+        stream instead, because another process may answer at this address."""
         ports = self._ports
         try:
             if not self._fenced:
@@ -83,7 +83,7 @@ class MasterTables:
         return None
 
     async def _ask_timers(self, addr: str) -> None:
-        """A master without a wheel has nothing to tell."""
+        """Copy the timer position; a master without a timer wheel has none."""
         log_end = self._ports.store.log_end
         answer = await self._pool.invoke(addr, Command(code=RequestCode.GET_TIMER_CHECK_POINT), TIMEOUT_MS)
         point = TimerPoint.decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
@@ -91,8 +91,8 @@ class MasterTables:
         self._log_ends.append(log_end)
 
     async def take(self, pushed: PushedTables) -> None:
-        """What the master sent by itself. A topic it deleted goes here too, with its queues: made again it starts at 0,
-        and nobody must find there what was deleted. Should this be interrupted, the next tables finish it."""
+        """Apply the tables that the master sent. Topics it deleted are deleted here with their queues, because a topic
+        that is created again starts at 0. The next tables complete an interrupted deletion."""
         ports, known = self._ports, set(self._ports.topics.names())
         if pushed.topics.data_version != ports.topics.data_version:
             ports.topics.replace(pushed.topics)
@@ -104,8 +104,8 @@ class MasterTables:
         await self.drop_queues()
 
     async def drop_queues(self) -> None:
-        """Of topics that the master had deleted when it sent its tables. Messages of theirs may come after the tables,
-        so once more when all have come. Nothing that was written later goes."""
+        """Delete queues of topics that the master had deleted when it sent its tables. Their messages may arrive after
+        the tables, so this runs again when all have arrived. Later messages are kept."""
         if self._pushed is None or self._epochs is None:
             return
         store, pushed = self._ports.store, self._pushed
@@ -118,7 +118,7 @@ class MasterTables:
             self._drops_at = 0
 
     async def begin_mastership(self) -> list[TopicConfig]:
-        """What the old master deleted is deleted; topics whose messages came before their settings, to be made."""
+        """Complete pending deletions; the topics to create because their messages arrived before their settings."""
         await self.drop_queues()
         ports, counts = self._ports, dict[str, int]()
         self._pushed, self._drops_at = None, 0
@@ -130,12 +130,12 @@ class MasterTables:
             TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count) for topic, count in counts.items()
         ]
 
-    def note_deletions(self) -> None:
-        """At a master whose topics may have changed."""
+    def record_deletions(self) -> None:
+        """Record deleted topics of a master."""
         self._deleted.look(self._ports.topics.names(), self._ports.store.log_end)
 
     def snapshot(self, epoch: int) -> PushedTables:
-        """A master's, for its slaves."""
+        """The tables to send to slaves."""
         topics, store = self._ports.topics, self._ports.store
         queued = set(store.topics())
         return PushedTables(
@@ -147,9 +147,9 @@ class MasterTables:
             epoch=epoch,
         )
 
-    async def why_not_follow(self, addr: str) -> str | None:
-        """The stream itself cannot tell that a master has lost its last messages: it would go on over ours with others.
-        So its end is asked for; a master that does not answer is taken as it is."""
+    async def find_divergence(self, addr: str) -> str | None:
+        """Why this log must not follow the master: the classic stream does not detect that a master lost its last
+        messages, so compare log ends first. None when the master does not answer."""
         before = self._ports.store.log_end
         try:
             table = (await self._ask(addr, RequestCode.GET_BROKER_RUNTIME_INFO, KeyValues)).table
@@ -158,10 +158,10 @@ class MasterTables:
         end = table.get("commitLogMaxOffset", "")
         if not end.isdecimal() or before <= int(end):
             return None
-        return f"our log ends at {before}, its own at {end}: it has lost messages, or is not our master; seed one anew"
+        return f"this log ends at {before}, the master's at {end}: copy one store to the other"
 
     async def _save_delays(self, table: DelayOffsets) -> None:
-        """Not used here, but whoever makes this slave a master goes on from them."""
+        """Unused on a slave; needed when it becomes master."""
         if table.offsets != self._saved_delays:
             await asyncio.to_thread(self._ports.files.delay_offsets.save, DelayOffsets(offsets=table.offsets))
             self._saved_delays = table.offsets

@@ -1,4 +1,4 @@
-"""What a slave does not do: its master's tables and log are copied here, never changed."""
+"""Requests that a slave rejects because they change tables or the log."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ REJECTED: Final[Mapping[int, ResponseCode]] = {
     **dict.fromkeys(_WRITES, ResponseCode.SERVICE_NOT_AVAILABLE),
     RequestCode.END_TRANSACTION: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
-"""Producers go to another broker when they hear 14, and to a master when they know one."""
+"""Producers retry on another broker after code 14, and on the master when they know it."""
 
 
 class RejectOnReplica:
-    """Check: while the broker is a slave, these requests do not reach their handlers."""
+    """Request check: reject these requests while the broker is a slave."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -46,5 +46,5 @@ class RejectOnReplica:
         config = self._settings.config
         if not config.is_slave or request.code not in REJECTED:
             return None
-        remark = f"broker {config.name} is a slave here (id {config.broker_id}): it takes no writes"
+        remark = f"broker {config.name} is a slave (id {config.broker_id}) and rejects writes"
         return request.answer(REJECTED[request.code], remark=remark)

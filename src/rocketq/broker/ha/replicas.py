@@ -1,4 +1,4 @@
-"""A broker's part in classic replication: a master with its slaves, or a slave with its master."""
+"""Broker side of classic replication: a master with slaves, or a slave of a master."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rocketq.store.timer_files import TimerPoint
 log = logging.getLogger(__name__)
 
 SEARCH_MS: Final = 1_000
-"""Between two questions to the NameServers while nobody knows the master, or it cannot be reached."""
+"""Interval of NameServer requests while the master is unknown or unreachable."""
 NEAR_BYTES: Final = 256 << 10
 
 
 class Replication(Protocol):
-    """What a broker runs beside its handlers for as long as it has its role."""
+    """Background work of a broker's role."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -35,13 +35,13 @@ class Replication(Protocol):
 
 
 class RoleOwner(Protocol):
-    """The broker: what only a master does by itself begins and ends with it."""
+    """The broker, which starts and stops the services that only a master runs."""
 
     async def begin_mastership(self, timers: tuple[TimerPoint, int] | None) -> None: ...
 
     def end_mastership(self) -> None: ...
 
-    def begin_anew(self) -> None: ...
+    def restart_empty(self) -> None: ...
 
     async def save_tables(self) -> None: ...
 
@@ -51,7 +51,7 @@ def stream_times(settings: Settings) -> StreamTimes:
 
 
 class MasterReplication:
-    """Slaves may come at any time; with SYNC_MASTER answers wait for one."""
+    """Serves slaves; with SYNC_MASTER, answers wait for one of them."""
 
     def __init__(self, settings: Settings, store: StoreReplica, clock: Clock) -> None:
         self._settings = settings
@@ -94,7 +94,7 @@ class MasterReplication:
 
 
 class SlaveReplication:
-    """Follows the master's log and copies its tables; where it is, settings or NameServers say."""
+    """Follows the master's log and copies its tables; settings or NameServers provide its address."""
 
     def __init__(
         self, settings: Settings, store: StoreReplica, ports: CopyPorts, registrar: Registrar, clock: Clock
@@ -115,11 +115,11 @@ class SlaveReplication:
         return FollowRules(stream_times(self._settings), self._settings.config.ha_retry_ms)
 
     def _ha_addr(self) -> str | None:
-        """None while it is not known."""
+        """None while it is unknown."""
         return self._settings.config.ha_master_addr or (self._master[1] if self._master is not None else None)
 
     async def _why_not_follow(self) -> str | None:
-        return None if self._master is None else await self._tables.why_not_follow(self._master[0])
+        return None if self._master is None else await self._tables.find_divergence(self._master[0])
 
     async def start(self) -> None:
         self._follower.start()
@@ -134,7 +134,7 @@ class SlaveReplication:
 
     def _heard(self, addr: str, ha_addr: str | None) -> None:
         if self._master != (addr, ha_addr):
-            log.info("the master is %s, to be followed at %s", addr, self._settings.config.ha_master_addr or ha_addr)
+            log.info("master is %s, replication address %s", addr, self._settings.config.ha_master_addr or ha_addr)
             self._master = (addr, ha_addr)
             self._moved.set()
             self._follower.wake()
@@ -143,11 +143,11 @@ class SlaveReplication:
         while True:
             try:
                 found = await self._copy_tables()
-            except Exception:  # the service outlives a round that failed
-                log.exception("the master's tables could not be copied")
+            except Exception:  # the service continues after a failed round
+                log.exception("copying the master's tables failed")
                 found = False
             if not found:
-                self._registrar.announce()  # the answer tells where the master is
+                self._registrar.announce()  # the answer contains the master's address
             await self._pause(self._settings.config.slave_table_interval_ms if found else SEARCH_MS)
 
     async def _copy_tables(self) -> bool:
@@ -155,7 +155,7 @@ class SlaveReplication:
             return False
         failure = await self._tables.copy(self._master[0])
         if failure is not None and self._failure is None:
-            log.warning("the master's tables cannot be copied, it is tried again: %s", failure)
+            log.warning("copying the master's tables failed, retrying: %s", failure)
         self._failure = failure
         return failure is None
 

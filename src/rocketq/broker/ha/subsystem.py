@@ -1,4 +1,4 @@
-"""The broker's part among masters and replicas, by its settings."""
+"""Constructs the replication that the settings select."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HaSubsystem:
-    """Has no handlers: other brokers connect to the port of `replication`."""
+    """Has no request handlers: other brokers connect to the port of `replication`."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class HaSubsystem:
     ) -> None:
         self.replication: Replication
         self.fenced: FencedReplication | None = None
-        """The same as `replication` where replicas elect their master."""
+        """`replication` when replicas elect their master, otherwise None."""
         if settings.config.is_fenced:
             from rocketq.broker.ha.fenced_replicas import FencedReplication  # noqa: PLC0415 - loaded by replicas only
 
@@ -43,4 +43,4 @@ class HaSubsystem:
             self.replication = MasterReplication(settings, store, clock)
         strict = settings.config.lease_mode == "strict"
         self.strict_lease = self.fenced.guard if self.fenced is not None and strict else None
-        """The check that a master's lease is valid, where it may not serve without."""
+        """The lease check of haLeaseMode=strict, otherwise None."""

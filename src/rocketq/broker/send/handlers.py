@@ -9,7 +9,7 @@ from typing import Any, Final
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.delay.placement import TIMER_PROPERTIES, BadDelayError, place, store_as, without_orders
 from rocketq.broker.groups.table import GroupTable
-from rocketq.broker.ha.durability import must_wait, settle
+from rocketq.broker.ha.durability import must_wait, wait_durable
 from rocketq.broker.pipeline.admission import AdmissionTables, Rejection, SendAdmission, SendAsk, admit_send
 from rocketq.broker.pipeline.answer_templates import SendAnswers
 from rocketq.broker.pipeline.quotas import charge, quota_fault
@@ -285,7 +285,7 @@ async def _append_safely(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> R
         raise _refusal(ports, ResponseCode.SYSTEM_BUSY, fault)
     result = _append(plan, ports)
     if result.status is AppendStatus.OK:
-        status, reason = await settle(ports.store, result.end)
+        status, reason = await wait_durable(ports.store, result.end)
         result = replace(result, status=status, reason=reason)
     return _reply(plan, result, ports)
 

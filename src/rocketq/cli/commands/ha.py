@@ -21,7 +21,7 @@ from rocketq.cli.examples import example
 from rocketq.cli.settings_file import read_settings
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.replication import control
-from rocketq.replication.control import ControlError, ControlStore, Group, GroupView, Refused
+from rocketq.replication.control import ChangeRejectedError, ControlError, ControlStore, Group, GroupView
 
 Result = TypeVar("Result")
 WISH_MS = 30_000
@@ -148,15 +148,15 @@ def switch(config: BrokerConfig, replica: int | None, timeout_s: int) -> None:
 async def _switch(store: ControlStore, group: Group, replica: int | None, timeout_s: int) -> int:
     view = await store.read(group)
     if view.state is None or view.master is None:
-        raise Refused("there is no master to switch from")
+        raise ChangeRejectedError("there is no master to switch from")
     others = sorted(view.state.value.in_sync - {view.master.value.broker_id})
     if replica is None and not others:
-        raise Refused("no other replica is in sync")
+        raise ChangeRejectedError("no other replica is in sync")
     chosen = others[0] if replica is None else replica
     lease_id = await store.grant(WISH_MS)
     try:
         if await store.commit(group, control.ask_switch(view, chosen, lease_id)) is None:
-            raise Refused("the group has changed meanwhile: try again")
+            raise ChangeRejectedError("the group has changed meanwhile: try again")
         async with asyncio.timeout(timeout_s):
             while True:
                 now = await store.read(group)
@@ -181,6 +181,6 @@ def remove(config: BrokerConfig, replica: int) -> None:
 async def _remove(store: ControlStore, group: Group, replica: int) -> None:
     view = await store.read(group)
     if replica in view.alive:
-        raise Refused(f"replica {replica} is alive: stop it first")
+        raise ChangeRejectedError(f"replica {replica} is alive: stop it first")
     if await store.commit(group, control.clean(view, replica)) is None:
-        raise Refused("the group has changed meanwhile: try again")
+        raise ChangeRejectedError("the group has changed meanwhile: try again")

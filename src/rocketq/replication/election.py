@@ -1,0 +1,86 @@
+"""Timing of elections: how long a master may trust its lease, and when a replica campaigns. Monotonic milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from rocketq.errors import ConfigError
+from rocketq.replication.control import GroupView
+
+CLOCK_MARGIN_MS: Final = 2_000
+
+
+class LeaseMode(Enum):
+    STRICT = "strict"
+    AVAILABLE = "available"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTimes:
+    keep_alive_ms: int = 1_000
+    valid_ms: int = 6_000
+    """L: duration of trust, from sending a keep-alive that was answered."""
+    ttl_ms: int = 10_000
+    """T: the control store expires the lease this long after its last keep-alive."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.keep_alive_ms < self.valid_ms:
+            raise ConfigError(
+                f"haLeaseTimeout {self.valid_ms} ms must be longer than a keep-alive's {self.keep_alive_ms} ms"
+            )
+        if self.ttl_ms < self.valid_ms + CLOCK_MARGIN_MS:
+            raise ConfigError(
+                f"haLeaseTtl {self.ttl_ms} ms must be at least haLeaseTimeout {self.valid_ms} ms + {CLOCK_MARGIN_MS} ms"
+            )
+
+
+class Lease:
+    """A lease of the control store, from its owner's view."""
+
+    def __init__(self, lease_id: int, sent_ms: int, times: LeaseTimes) -> None:
+        self.id = lease_id
+        self._times = times
+        self._answered_ms = sent_ms  # send time of the newest answered request
+        self._asked_ms = sent_ms
+
+    def asked(self, now_ms: int) -> None:
+        self._asked_ms = now_ms
+
+    def answered(self, sent_ms: int) -> None:
+        """A keep-alive sent at that time was answered; answers may arrive out of order."""
+        self._answered_ms = max(self._answered_ms, sent_ms)
+
+    def is_due(self, now_ms: int) -> bool:
+        return now_ms - self._asked_ms >= self._times.keep_alive_ms
+
+    def is_valid(self, now_ms: int) -> bool:
+        return now_ms < self.valid_to_ms
+
+    @property
+    def valid_to_ms(self) -> int:
+        return self._answered_ms + self._times.valid_ms
+
+
+FIRST_MS: Final = 300
+"""Delay for the reports of the other replicas to arrive."""
+NEXT_MS: Final = 1_000
+
+
+def campaign_delay_ms(view: GroupView, own_id: int, last_epoch: int, log_end: int) -> int | None:
+    """Delay between the loss of the master and this replica's ELECT; None: it cannot be elected."""
+    state = view.state.value if view.state else None
+    if state is not None and own_id not in state.in_sync:
+        return None
+    if state is not None and state.preferred_id == own_id:
+        return 0
+    others = {
+        broker_id: report.value
+        for broker_id, report in view.alive.items()
+        if broker_id != own_id and (state is None or broker_id in state.in_sync)
+    }
+    own_rank = (-last_epoch, -log_end, own_id)
+    better = sum((-other.last_epoch, -other.log_end, broker_id) < own_rank for broker_id, other in others.items())
+    preferred_alive = state is not None and state.preferred_id in others
+    return FIRST_MS + NEXT_MS * min(better + preferred_alive, 2)
