@@ -162,7 +162,7 @@ def test_another_broker_takes_what_one_does_not(topic: str) -> None:
         }
         with pytest.raises(SparkError) as caught:
             write(client, options(own, topic, retries=1), {"body": ["x"], "brokerName": ["broker-0"]})
-        assert "2 tries failed" in str(caught.value)
+        assert "2 attempts failed" in str(caught.value)
         assert "broker-0: SYSTEM_ERROR" in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""The client: asyncio first, with a facade of the same shape for everybody else."""
+"""The client: asyncio first, with a synchronous facade of the same shape. `import rocketq` has the same names."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _STORED: Final = (
 
 
 class SendBacks:
-    """As a member of `group`, a name with its namespace."""
+    """Returns failed messages to brokers. `group` includes the namespace."""
 
     def __init__(self, session: Session, group: str, namespace: Namespace, max_reconsume_times: int) -> None:
         self._session = session
@@ -60,17 +60,19 @@ class SendBacks:
         self._turn = 0
 
     async def later(self, message: StoredMessage, delay_level: int) -> bool:
-        """To be delivered again after a delay, or dead beyond the limit. False when no broker took it."""
+        """Have it delivered again after a delay, or moved to the dead letters. False if no broker stored it."""
         try:
             await self._send_back(message, delay_level)
         except RocketQError as error:
-            log.info("group %s: %s was not taken back, it is sent anew: %s", self._group, message.message_id, error)
+            log.info(
+                "group %s: message %s was not taken back, sending a copy: %s", self._group, message.message_id, error
+            )
             topic = self._namespace.topic(message.topic)
             return await self._resend(message, retry_copy(message, self._group, delay_level, self._limit, topic))
         return True
 
     async def dead(self, message: StoredMessage) -> bool:
-        """In order, beyond the limit: to the dead letters. False when no broker took it."""
+        """Orderly, beyond the retry limit: move it to the dead letters. False if no broker stored it."""
         topic = self._namespace.topic(message.topic)
         return await self._resend(message, dead_copy(message, self._group, self._limit, topic))
 
@@ -80,7 +82,7 @@ class SendBacks:
         await self._session.call(await self._store_addr(message), request, timeout_ms=SEND_BACK_TIMEOUT_MS)
 
     async def _store_addr(self, message: StoredMessage) -> str:
-        """Of the broker that stored it: by name, or where it was when that name is not there."""
+        """The address of the broker that stored it: from the route, or from the message if the route lacks it."""
         try:
             route = await self._session.routes.get(self._namespace.topic(message.queue.topic))
             addr = broker_addr(route, message.queue.broker_name)
@@ -105,7 +107,7 @@ class SendBacks:
                 accept=_STORED,
             )
         except RocketQError as error:
-            log.warning("group %s: %s could not be sent back: %s", self._group, message.message_id, error)
+            log.warning("group %s: message %s could not be sent back: %s", self._group, message.message_id, error)
             return False
         return True
 
@@ -129,11 +131,11 @@ class ServicePorts:
     offsets: OffsetTable
     stats: ConsumerStats
     freed: Callable[[ProcessQueue], None]
-    """Told when less is held of a queue than before."""
+    """Called when fewer messages of a queue are held than before."""
 
 
 class CompletedCalls:
-    """Calls of one queue that went well and are not settled yet."""
+    """Successful calls of one queue that are not processed yet."""
 
     __slots__ = ("calls", "elapsed_ms", "messages", "now_ms")
 
@@ -145,7 +147,7 @@ class CompletedCalls:
 class ConcurrentService:
     """Belongs to the event loop; only the listener may run elsewhere.
 
-    What went well is settled in completed, once per turn of the loop: offsets, stats and room for pulls need no more.
+    Successful calls are processed together, once per loop iteration: offsets, stats and flow control.
     """
 
     def __init__(self, ports: ServicePorts) -> None:
@@ -157,7 +159,7 @@ class ConcurrentService:
         self._stopping = False
 
     def submit(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
-        """Cut into calls; every message is held already."""
+        """Split into calls; every message is held already."""
         size, group = self._config.batch_max, self._ports.group
         shown = messages[0].queue if messages else held.queue
         calls = [
@@ -167,7 +169,7 @@ class ConcurrentService:
         self._calls.submit(calls)
 
     async def stop(self, wait_ms: int) -> bool:
-        """True when every listener came to its end in time."""
+        """True if every listener finished in time."""
         self._stopping = True
         finished = await self._calls.stop(wait_ms)
         if self._tasks:
@@ -179,7 +181,7 @@ class ConcurrentService:
         return finished
 
     async def send_back_overdue(self, queues: Sequence[ProcessQueue]) -> int:
-        """Messages whose listeners have had them for too long come again elsewhere; what they still say is ignored."""
+        """Send messages back whose listeners exceed the consume timeout; their later results are ignored."""
         found = 0
         self.flush_completed()
         for held in queues:
@@ -187,7 +189,7 @@ class ConcurrentService:
                 late = held.overdue(self._ports.clock.monotonic_ms(), self._config.consume_timeout_ms)
                 if late is None or held.dropped or not await self._ports.send_backs.later(late, TIMEOUT_LEVEL):
                     break
-                log.warning("group %s: %s took too long, it comes again", self._ports.group, late.message_id)
+                log.warning("group %s: message %s exceeded the consume timeout", self._ports.group, late.message_id)
                 found += 1
                 self._finish(held, [late])
         return found
@@ -197,7 +199,7 @@ class ConcurrentService:
         held.calls -= 1
         if call.skipped:
             return
-        if call.returned is None and call.error is None and call.context.acknowledged is None:  # as nearly always
+        if call.returned is None and call.error is None and call.context.acknowledged is None:  # the common case
             done_calls = self._completed.get(held)
             if done_calls is None:
                 if not self._completed:
@@ -211,7 +213,7 @@ class ConcurrentService:
             self._done_in_part(call, *self._judged(call))
 
     def flush_completed(self) -> None:
-        """What went well counts from here on: before a queue is given away, so that as little as can be comes twice."""
+        """Process successful calls now: before a queue is dropped, so that fewer messages are delivered twice."""
         completed, self._completed = self._completed, {}
         for held, done_calls in completed.items():
             self._count(held, done_calls.now_ms, len(done_calls.messages), 0, done_calls.elapsed_ms, done_calls.calls)
@@ -245,8 +247,8 @@ class ConcurrentService:
     async def _set_error(
         self, held: ProcessQueue, done: Sequence[StoredMessage], failed: Sequence[StoredMessage], delay_level: int
     ) -> None:
-        """Failed messages go back to their broker; what no broker takes is consumed again here."""
-        wanted = [message for message in failed if message in held]  # others were overdue and went back already
+        """Send failed messages back to their broker; those that no broker stores are consumed again here."""
+        wanted = [message for message in failed if message in held]  # others were overdue and are sent back already
         taken = await asyncio.gather(*(self._ports.send_backs.later(message, delay_level) for message in wanted))
         gone = [message for message, was_taken in zip(wanted, taken, strict=True) if was_taken]
         if not held.dropped:
@@ -286,7 +288,7 @@ Relock = Callable[[OrderlyQueue], Awaitable[bool]]
 
 
 class OrderlyService:
-    """One task per queue that has something to consume. While it runs the listener it has the queue's turn."""
+    """One task per queue that has messages. It holds the queue's lock while the listener runs."""
 
     def __init__(self, ports: ServicePorts, relock: Relock) -> None:
         self._ports = ports
@@ -300,13 +302,13 @@ class OrderlyService:
         self._stopping = False
 
     def submit(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
-        """They are held already; whoever consumes the queue finds them."""
+        """Starts a task for the queue if there is none; the messages are held already."""
         assert isinstance(held, OrderlyQueue)
         if held not in self._loops and not self._stopping:
             self._loops[held] = asyncio.get_running_loop().create_task(self._run(held))
 
     async def release(self, held: OrderlyQueue, wait_ms: int) -> bool:
-        """Before a queue is given away: False when its listener runs longer than that; it is ours for another round."""
+        """Stop consuming a queue. False if its listener runs longer than `wait_ms`: the queue is then kept."""
         turn = self._turns.get(held)
         if turn is not None:
             try:
@@ -326,7 +328,7 @@ class OrderlyService:
     async def stop(self, wait_ms: int) -> bool:
         self._stopping = True
         finished = await self._calls.stop(wait_ms)
-        await asyncio.sleep(0)  # those who waited for their calls take what was said
+        await asyncio.sleep(0)  # tasks that waited for their calls process the results
         tasks = list(self._loops.values())
         for task in tasks:
             task.cancel()
@@ -336,10 +338,10 @@ class OrderlyService:
     async def _run(self, held: OrderlyQueue) -> None:
         try:
             await self._consume(held)
-        except Exception:  # the queue is begun anew when more comes, or at the latest by the next owner
+        except Exception:  # the queue restarts with the next pull, or with its next owner
             log.exception("group %s: consuming %s failed", self._ports.group, held.queue)
         finally:
-            if self._loops.get(held) is asyncio.current_task():  # at once: what comes now needs a new task
+            if self._loops.get(held) is asyncio.current_task():  # before anything else: new messages need a new task
                 del self._loops[held]
 
     async def _consume(self, held: OrderlyQueue) -> None:
@@ -403,7 +405,7 @@ class OrderlyService:
     async def _apply_result(
         self, held: OrderlyQueue, messages: Sequence[StoredMessage], context: ConsumeContext, verdict: Verdict
     ) -> int:
-        """What the verdict means for the queue; how long it waits then."""
+        """Apply a result to the queue; returns how long the queue pauses."""
         match verdict.result:
             case ConsumeResult.LATER:
                 return await self._suspend(held, messages, context)
@@ -418,7 +420,7 @@ class OrderlyService:
         return 0
 
     async def _suspend(self, held: OrderlyQueue, messages: Sequence[StoredMessage], context: ConsumeContext) -> int:
-        """Messages beyond their limit are dead, the others wait at the head of the queue."""
+        """Messages beyond the retry limit become dead letters, the others stay at the head of the queue."""
         again = []
         for message in messages:
             if may_be_retried(message, self._config.max_reconsume_times):

@@ -1,4 +1,4 @@
-"""What push and pull consumers have in common."""
+"""Shared by push and pull consumers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 def check_consumer_group(group: str) -> None:
     """ConfigError for a name no broker would take."""
     if not isinstance(group, str):
-        raise ConfigError(f"a group is a text, not {type(group).__name__}")
+        raise ConfigError(f"group must be a string, got {type(group).__name__}")
     if (fault := group_fault(group)) is not None:
         raise ConfigError(fault)
     if is_system_group(group) or group.startswith(DLQ_PREFIX):
@@ -37,14 +37,14 @@ def default_store(session: Session, config: PushConfig | PullConfig, group: str)
     if config.offset_dir is not None:
         return FileOffsets(config.offset_dir)
     log.warning(
-        "group %s: a broadcasting consumer without offset_dir keeps its offsets in memory and starts anew each time",
+        "group %s: a broadcasting consumer without offset_dir keeps its offsets in memory and loses them at close",
         group,
     )
     return MemoryOffsets()
 
 
 async def check_sql(session: Session, group: str, subscription: Subscription) -> None:
-    """Raises what the broker says; a topic that is not there yet cannot be asked about."""
+    """Raises the broker's error; a topic that does not exist yet is not checked."""
     try:
         addrs = masters_of(await session.routes.get(subscription.topic))
     except TopicNotFound:

@@ -1,4 +1,4 @@
-"""What only clients can say went wrong; everything else is in rocketq.errors and rocketq.protocol.failures."""
+"""Errors of clients; others are in rocketq.errors and rocketq.protocol.failures."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from rocketq.errors import RocketQError
 
 
 class ClientError(RocketQError):
-    """Decided here: no peer said so."""
+    """An error of the client itself, not an answer of a broker."""
 
 
 class MessageInvalidError(ClientError):
-    """A message that no broker would take; it was not sent."""
+    """A message that no broker would accept; it was not sent."""
 
 
 class RecallHandleError(ClientError):
-    """No handle of a message that could be taken back."""
+    """Not a handle of a message that can be recalled."""
 
 
 class NotFoundError(ClientError):
-    """Nobody who could have it knows it: a group, a message, a broker, a cluster, a setting (`what`)."""
+    """A group, message, broker, cluster or setting (`what`) does not exist."""
 
     def __init__(self, what: str, name: str, reason: str | None = None) -> None:
         super().__init__(f"{what} {name} was not found" + (f": {reason}" if reason else ""))
@@ -30,7 +30,7 @@ class NotFoundError(ClientError):
 
 
 class NoQueueError(ClientError):
-    """The topic has a route, but no queue in it can be used at present."""
+    """The topic has a route, but no usable queue in it."""
 
     retriable = True
 
@@ -41,11 +41,11 @@ class NoQueueError(ClientError):
 
 
 class GroupOnlineError(ClientError):
-    """Members of the group are connected to a broker that cannot tell them to move there."""
+    """The broker cannot move connected members of the group to this offset."""
 
     def __init__(self, group: str, broker_name: str) -> None:
         super().__init__(
-            f"group {group} has members on {broker_name}, a broker that can only move them by time: "
+            f"group {group} has members on {broker_name}, a broker that only resets by time: "
             "stop them first, or reset by time"
         )
         self.group = group
@@ -53,7 +53,7 @@ class GroupOnlineError(ClientError):
 
 
 class PartlyFailedError(ClientError):
-    """Some of several peers did not do it; `failures` says why by peer, `done` names those that did."""
+    """Some of several peers failed; `failures` has the error by peer, `done` names those that succeeded."""
 
     def __init__(self, failures: Mapping[str, RocketQError], done: Sequence[str]) -> None:
         why = "; ".join(f"{peer}: {error}" for peer, error in failures.items())
@@ -64,7 +64,7 @@ class PartlyFailedError(ClientError):
 
 
 class ClientClosedError(ClientError):
-    """It was closed, or its event loop was; `what` says what."""
+    """The client or its event loop was closed; `what` names it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is closed")
@@ -72,16 +72,16 @@ class ClientClosedError(ClientError):
 
 
 class GroupTakenError(ClientError):
-    """One session has at most one producer and one consumer of a group; give the second a session of its own."""
+    """One session has at most one producer and one consumer of a group; give the second one another session."""
 
     def __init__(self, group: str, kind: str) -> None:
-        super().__init__(f"this session has a {kind} of group {group} already: give the second a session of its own")
+        super().__init__(f"this session has a {kind} of group {group} already: give the second one another session")
         self.group = group
         self.kind = kind
 
 
 class NotARequestError(ClientError):
-    """A message that lacks what a reply needs: `missing` names the property."""
+    """A message without a property that a reply needs: `missing` names it."""
 
     def __init__(self, message_id: str, missing: str) -> None:
         super().__init__(f"message {message_id} was not sent as a request, or by no broker that replies: no {missing}")
@@ -90,7 +90,7 @@ class NotARequestError(ClientError):
 
 
 class NotStartedError(ClientError):
-    """It was not started: use it in an `async with`, or await its `start()`."""
+    """The client was not started: use it in an `async with`, or await its `start()`."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is not started: use it in a `with`, or call its start()")
@@ -98,7 +98,7 @@ class NotStartedError(ClientError):
 
 
 class WrongLoopError(ClientError):
-    """Used on another event loop than the one it belongs to, which may be closed by now."""
+    """The client belongs to another event loop, which may be closed."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} belongs to another event loop: make one on each loop, or use the one without await")
@@ -106,7 +106,7 @@ class WrongLoopError(ClientError):
 
 
 class SelectorError(ClientError):
-    """The function that chooses a queue failed, or chose none of the topic's."""
+    """The function that selects a queue failed, or returned none of the topic's."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"no queue of topic {topic} was chosen: {reason}")
@@ -115,14 +115,14 @@ class SelectorError(ClientError):
 
 
 class SendFailedError(ClientError):
-    """All tries failed. `code` is the broker's or one of Apache's client codes; `attempts` has broker and error each.
+    """All attempts failed. `code` is the broker's or one of Apache's client codes; `attempts` has (broker, error) pairs.
 
-    A message whose answer did not come may have been stored all the same.
+    A message whose answer did not arrive may have been stored.
     """
 
     def __init__(self, topic: str, code: int, attempts: Sequence[tuple[str, RocketQError]], elapsed_ms: int) -> None:
         tries = "; ".join(f"{broker_name or 'no broker'}: {error}" for broker_name, error in attempts)
-        super().__init__(f"topic {topic}: {len(attempts)} tries failed within {elapsed_ms} ms: {tries}")
+        super().__init__(f"topic {topic}: {len(attempts)} attempts failed within {elapsed_ms} ms: {tries}")
         self.topic = topic
         self.code = code
         self.attempts = tuple(attempts)
@@ -131,7 +131,7 @@ class SendFailedError(ClientError):
 
 
 class SendTimeoutError(SendFailedError):
-    """The time of the whole call was over before a try succeeded."""
+    """The timeout of the whole call expired before an attempt succeeded."""
 
     retriable = True
 
@@ -148,12 +148,12 @@ class BatchFailedError(ClientError):
 
 
 class TooManySendsError(ClientError):
-    """As many sends as allowed are under way, and none ended in time; this one was not sent."""
+    """The limit of sends in flight was reached and no capacity became free in time; this one was not sent."""
 
     retriable = True
 
     def __init__(self, count: int, size_bytes: int, timeout_ms: int) -> None:
-        super().__init__(f"{count} sends of {size_bytes} bytes are under way, and no room came within {timeout_ms} ms")
+        super().__init__(f"{count} sends of {size_bytes} bytes are in flight, no capacity within {timeout_ms} ms")
         self.count = count
         self.size_bytes = size_bytes
         self.timeout_ms = timeout_ms

@@ -45,12 +45,12 @@ async def outcomes(calls: Mapping[_Key, Coroutine[Any, Any, _Result]]) -> Outcom
         raise several.exceptions[0] from None
     finally:
         for call in calls.values():
-            call.close()  # those that were never begun
+            call.close()  # coroutines that never started
     return found
 
 
 async def on_each(calls: Mapping[_Key, Coroutine[Any, Any, _Result]]) -> dict[_Key, _Result]:
-    """The result of every call. One that failed is raised; of several calls PartlyFailedError tells all."""
+    """The result of every call. Raises the failure of a single call; PartlyFailedError if some of several failed."""
     found = await outcomes(calls)
     if not found.failures:
         return found.results

@@ -34,7 +34,7 @@ from rocketq.protocol.messages import decode_records
 log = logging.getLogger(__name__)
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
-"""A group every broker has; reading as it leaves no trace."""
+"""A group that every broker has; reading with it changes no state."""
 PULL_TIMEOUT_MS: Final = 10_000
 COUNT_MAX: Final = 32
 
@@ -56,7 +56,7 @@ PULL_STATUSES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullResult:
-    """Go on at `next_offset`, whatever the status is."""
+    """The next pull starts at `next_offset`, with every status."""
 
     status: PullStatus
     messages: tuple[StoredMessage, ...]
@@ -67,7 +67,7 @@ class PullResult:
 
 
 class Puller:
-    """Pulls as a member of `group` that nobody knows of: it commits nothing."""
+    """Pulls in the name of `group` without joining it: it commits nothing."""
 
     def __init__(self, session: Session, group: str = TOOLS_GROUP) -> None:
         self._session = session
@@ -84,11 +84,11 @@ class Puller:
         hold_ms: int = 0,
         timeout_ms: int = PULL_TIMEOUT_MS,
     ) -> PullResult:
-        """What is there at this offset; with `hold_ms` the broker waits so long for the first message to come."""
+        """The messages from this offset on; with `hold_ms` the broker waits up to that long for a first message."""
         route = await self._session.routes.get(queue.topic)
         addr = broker_addr(route, queue.broker_name, self._suggested.get(queue, 0))
         if addr is None:
-            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not there at present")
+            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not in the route")
         request = PullRequest(
             group=self._group,
             topic=queue.topic,
@@ -126,7 +126,7 @@ _SUCCESS = int(ResponseCode.SUCCESS)
 
 
 class GroupPulls:
-    """Goes where brokers suggest: a slave, when its master is busy."""
+    """Pulls from the broker id that the last answer suggested: a slave if the master is busy."""
 
     def __init__(self, session: Session, group: str, namespace: Namespace) -> None:
         self._session = session
@@ -153,7 +153,7 @@ class GroupPulls:
         lite: bool = False,
         timeout_ms: int,
     ) -> PullResult:
-        """What is there; messages with other tags than `tags` are left out, since brokers only compare hashes."""
+        """The messages; those with other tags than `tags` are removed, since brokers only compare hashes."""
         addr, broker_id = await self._addr(queue)
         flags = _HOLD if hold_ms else 0
         if commit_offset is not None and broker_id == MASTER_ID:
@@ -223,7 +223,7 @@ class GroupPulls:
             return addrs[wanted], wanted
         addr = broker_addr(route, queue.broker_name)
         if addr is None:
-            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not there at present")
+            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not in the route")
         return addr, next(broker_id for broker_id, one in addrs.items() if one == addr)
 
 
@@ -234,7 +234,7 @@ LOCK_CHECK_S: Final = 0.05
 
 @dataclass(slots=True, kw_only=True)
 class PullPorts:
-    """What the pulling of a queue needs of its consumer."""
+    """Dependencies of the pull loop of a queue."""
 
     session: Session
     group: str
@@ -247,13 +247,13 @@ class PullPorts:
     resumed: asyncio.Event
     submit: Callable[[ProcessQueue, Sequence[StoredMessage]], None]
     moved: Callable[[ProcessQueue, int], Awaitable[None]]
-    """The broker says that our offset is not in the queue, and where to go on."""
+    """Called when the requested offset is outside of the queue, with the broker's next offset."""
     window: PullWindow
     """Replaced when the number of owned queues changes."""
 
 
 class QueuePulling:
-    """Ends when the queue is dropped."""
+    """The pull loop of one queue. Ends when the queue is dropped."""
 
     def __init__(self, held: ProcessQueue, start_offset: int, ports: PullPorts) -> None:
         self.held = held
@@ -268,19 +268,19 @@ class QueuePulling:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """The queue is dropped; a pull under way is left to the broker."""
+        """The queue is dropped; a pull in flight is abandoned."""
         self.held.dropped = True
         await self.halt()
 
     async def halt(self) -> None:
-        """No more pulls; what is held may still be finished."""
+        """Stop pulling; held messages may still be finished."""
         task = self._task
         if task is not None and task is not asyncio.current_task():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     def freed(self) -> None:
-        """Less is held than before."""
+        """Fewer messages are held than before."""
         if self._waits and self._ports.window.hold_reason(self.held) is None:
             self._freed.set()
 
@@ -290,7 +290,7 @@ class QueuePulling:
                 await self._step()
             except (SubscriptionUnknown, SubscriptionOutdated) as error:
                 log.debug("group %s: %s", self._ports.group, error)
-                await self._ports.session.members.heartbeat()  # the broker was restarted, or ours is on its way
+                await self._ports.session.members.heartbeat()  # the broker restarted, or lacks our heartbeat
                 await asyncio.sleep(BUSY_S if self._refused == 0 else self._ports.config.retry_ms / 1000)
                 self._refused += 1
             except FlowControl:
@@ -300,7 +300,7 @@ class QueuePulling:
                 if not isinstance(error, BrokerError) or error.code == ResponseCode.TOPIC_NOT_EXIST:
                     self._ports.session.routes.forget(self.held.queue.topic)
                 await asyncio.sleep(self._ports.config.retry_ms / 1000)
-            except Exception:  # a filter of a user's own, or garbage of a broker: the queue must go on
+            except Exception:  # a user's filter failed, or a broker's answer is garbage: keep pulling
                 log.exception("group %s: pulling %s failed", self._ports.group, self.held.queue)
                 await asyncio.sleep(self._ports.config.retry_ms / 1000)
 
@@ -329,7 +329,7 @@ class QueuePulling:
             await self._take(result, start_ms)
 
     def _complain(self, error: RocketQError) -> None:
-        """Loud the first time only: a broker may be away for long."""
+        """WARNING the first time only: a broker may be down for long."""
         level = logging.WARNING if self._failed == 0 else logging.DEBUG
         log.log(level, "group %s: %s: %s", self._ports.group, self.held.queue, error)
         self._failed += 1
@@ -361,7 +361,7 @@ class QueuePulling:
             await asyncio.sleep(ports.config.pull_interval_ms / 1000)
 
     async def _until_ready(self) -> None:
-        """Not paused, not too much held, and locked where order asks for it."""
+        """Wait while paused, over the flow-control limits, or (orderly) not locked."""
         ports, held = self._ports, self.held
         while not held.dropped:
             held.last_pull_ms = ports.session.clock.monotonic_ms()

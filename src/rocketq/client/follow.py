@@ -46,7 +46,7 @@ class Follower:
         return {queue: target for queue, (_, target) in found.items()}
 
     async def read(self, offsets: dict[MessageQueue, int]) -> AsyncGenerator[StoredMessage, None]:
-        """What is there now, queue by queue; ends when every queue's end is reached."""
+        """The current messages, queue by queue; ends at the current end of every queue."""
         for queue, start in offsets.items():
             offset, end = start, (await self._positions.bounds(queue)).max_offset
             while offset < end:
@@ -58,7 +58,7 @@ class Follower:
                 offset = result.next_offset
 
     async def follow(self, offsets: dict[MessageQueue, int]) -> AsyncGenerator[StoredMessage, None]:
-        """What is there and what comes, without end; brokers may go and come back meanwhile."""
+        """Current and new messages, without end; survives restarts of brokers."""
         found: _Found = asyncio.Queue(AHEAD_MAX)
         tasks = [asyncio.create_task(self._follow_queue(queue, offset, found)) for queue, offset in offsets.items()]
         tasks.append(asyncio.create_task(self._follow_new_queues(set(offsets), found)))
@@ -76,7 +76,7 @@ class Follower:
     async def _follow_queue(self, queue: MessageQueue, offset: int, found: _Found) -> None:
         try:
             await self._pull_on(queue, offset, found)
-        except Exception as error:  # whoever reads must hear of it, or would wait for this queue in vain
+        except Exception as error:  # raised to the reader, which would otherwise wait for this queue forever
             await found.put(error)
 
     async def _pull_on(self, queue: MessageQueue, offset: int, found: _Found) -> None:

@@ -31,19 +31,19 @@ from rocketq.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[StoredMessage], ConsumeContext], "ConsumeResult | Awaitable[ConsumeResult | None] | None"]
-"""Gets messages of one queue and what is known about them. An exception means: deliver them again."""
+"""Called with messages of one queue and a context. An exception means: deliver them again."""
 
 CALLS_PER_TURN: Final = 64
-"""Calls that never waited, after which other work of the loop has its turn."""
+"""Consecutive calls without a wait, after which other work of the loop runs."""
 
 
 def accepts_two_arguments(listener: Listener) -> bool:
-    """Whether it can be called as listeners are; so it is told at the start, and not by dead letters."""
+    """Whether it accepts two arguments, checked at the start to avoid dead letters."""
     try:
         inspect.signature(listener).bind((), None)
     except TypeError:
         return False
-    except ValueError:  # some that are made in C do not tell
+    except ValueError:  # some functions in C have no signature
         return True
     return True
 
@@ -63,11 +63,11 @@ class Call:
         self.error: BaseException | None = None
         self.event: ConsumeEvent | None = None
         self.skipped = False
-        """The queue was given away before the call began."""
+        """The queue was dropped before the call started."""
 
 
 class ListenerRunner:
-    """What happens around a call, wherever it is made."""
+    """Runs the listener with hooks and timing, in a thread or on the loop."""
 
     def __init__(self, listener: Listener, clock: Clock, hooks: Sequence[ConsumeHook], timeout_ms: int) -> None:
         self.listener = listener
@@ -76,7 +76,7 @@ class ListenerRunner:
         self._timeout_ms = timeout_ms
 
     def begin(self, call: Call) -> bool:
-        """False when the queue is not ours any more."""
+        """False if the queue was dropped."""
         held = call.held
         if held.dropped:
             call.skipped = True
@@ -116,7 +116,7 @@ class ListenerRunner:
         for hook in self._hooks:
             try:
                 getattr(hook, when)(event)
-            except Exception:  # an observer may not spoil what it observes
+            except Exception:  # a hook must not break the consumer
                 log.exception("a consume hook failed")
 
 
@@ -124,12 +124,12 @@ Done = Callable[[Call], None]
 
 
 class Calls(Protocol):
-    """Where calls are made; each is reported to `done` on the event loop."""
+    """Executes calls; reports each to `done` on the event loop."""
 
     def submit(self, calls: Sequence[Call]) -> None: ...
 
     async def stop(self, wait_ms: int) -> bool:
-        """Calls not begun are dropped, those under way awaited so long; False when some still run."""
+        """Drop calls that have not started, wait for running ones; False if some still run."""
         ...
 
 
@@ -147,7 +147,7 @@ def make_calls(runner: ListenerRunner, done: Done, *, workers: int, on_loop: boo
 
 
 class TaskCalls:
-    """For asynchronous listeners: so many tasks take calls in turn."""
+    """For asynchronous listeners: a fixed number of tasks processes the calls."""
 
     def __init__(self, runner: ListenerRunner, done: Done, workers: int) -> None:
         self._runner = runner
@@ -167,8 +167,8 @@ class TaskCalls:
             asyncio.get_running_loop().call_soon(self._rouse)
 
     def _rouse(self) -> None:
-        """While calls wait, twice as many workers each turn: a listener that never waits itself keeps one busy, and
-        waking the others would cost more than the calls."""
+        """Doubles the number of woken workers per loop iteration while calls wait: a listener that never waits needs
+        one worker, and waking the others would cost more than the calls."""
         self._rousing = False
         for _ in range(min(self._to_wake, len(self._waiting))):
             if not self._wake_one():
@@ -178,7 +178,7 @@ class TaskCalls:
             asyncio.get_running_loop().call_soon(self._rouse)
 
     def _wake_one(self) -> bool:
-        """False when all are at work."""
+        """False if all workers are busy."""
         while self._idle:
             idle = self._idle.pop()
             if not idle.done():
@@ -221,7 +221,7 @@ class TaskCalls:
             done(call)
             calls += 1
             if calls % CALLS_PER_TURN == 0:
-                await asyncio.sleep(0)  # listeners that never wait would keep the loop to themselves
+                await asyncio.sleep(0)  # listeners that never wait would block the loop
 
 
 class LoopCalls:
@@ -255,7 +255,7 @@ class LoopCalls:
 
 
 class ThreadCalls:
-    """For plain functions: threads take calls in turn; what they finish is handed to the loop in completed."""
+    """For plain functions: threads run the calls; finished calls are reported to the loop in groups."""
 
     def __init__(self, runner: ListenerRunner, done: Done, workers: int) -> None:
         self._runner = runner
@@ -296,7 +296,7 @@ class ThreadCalls:
                 self._notified = True
                 try:
                     self._loop.call_soon_threadsafe(self._report)
-                except RuntimeError:  # the loop was closed meanwhile: nobody waits for it any more
+                except RuntimeError:  # the loop was closed: no consumer waits for it
                     return
 
     def _report(self) -> None:
@@ -307,7 +307,7 @@ class ThreadCalls:
 
 
 WAIT_MS: Final = 9_500
-"""A broker waits ten seconds for what a listener says about one message."""
+"""A broker waits ten seconds for the result of one direct consumption."""
 
 _RESULTS: Final = {
     ConsumeResult.SUCCESS: DirectResult.CR_SUCCESS,
@@ -320,7 +320,7 @@ _RESULTS: Final = {
 async def call_directly(
     listener: Listener, message: StoredMessage, group: str, config: PushConfig, clock: Clock
 ) -> ConsumeDirectlyResult:
-    """What the listener says about the message; ClientError when it takes too long."""
+    """The listener's result for the message; ClientError if it takes too long."""
     runner = ListenerRunner(listener, clock, (), config.consume_timeout_ms)
     done = asyncio.Event()
     calls = make_calls(runner, lambda _: done.set(), workers=1, on_loop=config.on_loop)

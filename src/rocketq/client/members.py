@@ -63,21 +63,21 @@ class Member(Protocol):
 
 @runtime_checkable
 class ChecksTransactions(Protocol):
-    """What a broker asks a producer group about a half message; `addr` is where the verdict goes."""
+    """A broker's check of a half message; the decision is sent to `addr`."""
 
     async def check_transaction(self, addr: str, header: CheckTransactionRequest, message: StoredMessage) -> None: ...
 
 
 @runtime_checkable
 class ReceivesReplies(Protocol):
-    """True when somebody here waits for this reply."""
+    """True if a request of this client waits for this reply."""
 
     def on_reply(self, correlation_id: str, reply: StoredMessage) -> bool: ...
 
 
 @runtime_checkable
 class Consumes(Protocol):
-    """What brokers ask of a consumer."""
+    """Requests of brokers to a consumer."""
 
     def ids_changed(self) -> None: ...
 
@@ -123,7 +123,7 @@ class Members:
         return frozenset(topic for member in self._members.values() for topic in member.topics())
 
     async def join(self, member: Member) -> None:
-        """From now on brokers know of it; GroupTakenError when the session has such a member of this group."""
+        """Register a member with brokers; GroupTakenError if the session has such a member of this group."""
         if self._closed:
             raise ClientClosedError("the session")
         kind = type(member.heartbeat_part())
@@ -140,7 +140,7 @@ class Members:
             raise
 
     async def leave(self, member: Member) -> None:
-        """Every broker is told; one that cannot be told will notice by itself."""
+        """Unregister at every broker; one that is unreachable notices the closed connection."""
         part = member.heartbeat_part()
         if self._members.get((type(part), member.group)) is not member:
             return
@@ -158,17 +158,17 @@ class Members:
         await _each((addr, self._session.call(addr, closing)) for addr in known)
 
     async def heartbeat(self) -> None:
-        """To all brokers, now; those that do not answer are left to the next one."""
+        """Send a heartbeat to all brokers now; those that fail get the next one."""
         if self._members:
             await _each((addr, self._send_heartbeat(addr)) for addr in self._addrs())
 
     async def refresh_routes(self, topics: Collection[str] | None = None) -> None:
-        """Of these topics, or of all in use; what is not answered stays as it is."""
+        """Refresh the routes of these topics, or of all in use; a route stays as it is if the lookup fails."""
         chosen = self.topics() if topics is None else topics
         await _each((topic, self._session.routes.refresh(topic)) for topic in chosen)
 
     def connected(self, addr: str) -> None:
-        """A connection was made; if a broker is there it hears of us soon."""
+        """A connection was opened; if the peer is a broker it gets a heartbeat soon."""
         if not self._members or self._closed or addr in self._beating or addr in self._pending_heartbeats:
             return
         if addr in self._addrs():
@@ -186,7 +186,7 @@ class Members:
         return [member for member in self._members.values() if isinstance(member, kind)]
 
     def _addrs(self) -> frozenset[str]:
-        """Where members must be known: at masters for producers alone, everywhere for consumers."""
+        """Brokers that need heartbeats: masters if there are only producers, all if there is a consumer."""
         masters_only = not any(kind is ConsumerData for kind, _ in self._members)
         topics = self.topics()
         return frozenset(
@@ -215,7 +215,7 @@ class Members:
             await _each([(addr, self._send_heartbeat(addr))])
 
     async def _maintain(self) -> None:
-        """Routes and heartbeats by turns; whatever fails is tried again at the next one."""
+        """Refresh routes and send heartbeats; failures are retried at the next interval."""
         config = self._session.config
         routes_ms, beat_ms = config.route_life_ms, config.heartbeat_interval_ms
         waited_routes_ms = waited_beat_ms = 0
@@ -231,12 +231,12 @@ class Members:
                 if waited_beat_ms >= beat_ms:
                     waited_beat_ms = 0
                     await self.heartbeat()
-            except Exception:  # upkeep must survive whatever a member's own code raises
-                log.exception("the upkeep of a session failed")
+            except Exception:  # maintenance must survive exceptions of a member's code
+                log.exception("session maintenance failed")
 
 
 async def _each(calls: Iterable[tuple[str, Awaitable[object]]]) -> None:
-    """All of them at once; those that fail are only told to the log."""
+    """Run all concurrently; failures are only logged."""
     found = await outcomes({key: _awaited(call) for key, call in calls})
     for key, error in found.failures.items():
         log.debug("%s: %s", key, error)
@@ -247,7 +247,7 @@ async def _awaited(call: Awaitable[object]) -> None:
         await call
     except RocketQError:
         raise
-    except Exception as error:  # one peer's garbage must not end what is done for the others
+    except Exception as error:  # one peer's garbage must not stop the requests to others
         log.warning("a background request failed: %s: %s", type(error).__name__, error)
 
 
@@ -256,7 +256,7 @@ handlers: Handlers[Members] = Handlers()
 
 @handlers.on(RequestCode.CHECK_TRANSACTION_STATE)
 async def check_transaction(request: Request[CheckTransactionRequest], members: Members) -> Reply:
-    """Asked one-way: who is not here, or cannot tell, says nothing."""
+    """A one-way request: an unknown producer, or one without an answer, sends nothing."""
     message = _message(request.body, request.header.broker_name)
     producer = members.producer(message.properties.get(Property.PRODUCER_GROUP, ""))
     if isinstance(producer, ChecksTransactions):
@@ -266,7 +266,7 @@ async def check_transaction(request: Request[CheckTransactionRequest], members: 
 
 @handlers.on(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
 def on_reply(request: Request[PushReplyRequest], members: Members) -> Reply:
-    """A reply nobody waits for any more is no failure of the broker's."""
+    """A reply that no request waits for is not an error of the broker."""
     reply = pushed_reply(request.header, request.body)
     correlation_id = reply.properties.get(Property.CORRELATION_ID, "")
     for member in members.implementing(ReceivesReplies):  # type: ignore[type-abstract]
@@ -321,12 +321,12 @@ def _consumer(members: Members, group: str) -> Consumes:
 def _message(body: bytes, broker_name: str | None) -> StoredMessage:
     records = decode_records(body)
     if len(records) != 1:
-        raise RemoteProtocolError(f"one message was expected, not {len(records)}")
+        raise RemoteProtocolError(f"expected one message, got {len(records)}")
     return stored_message(records[0], broker_name or "")
 
 
 def _stacks() -> str:
-    """What every thread does, for operators."""
+    """The stack of every thread, for operators."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
         f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"

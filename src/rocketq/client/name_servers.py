@@ -15,7 +15,7 @@ _SCHEME: Final = "http://"
 
 
 def parse_name_servers(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
-    """`host:port;host:port` or one text each, else what the environment says; ConfigError where that is no address."""
+    """Parse `host:port;host:port` or a sequence, else NAMESRV_ADDR; ConfigError if an address is malformed."""
     given = os.environ.get(VARIABLE, "") if addrs is None else addrs
     texts = given.replace(",", ";").split(";") if isinstance(given, str) else given
     found = [text.strip().removeprefix(_SCHEME) for text in texts if text.strip()]
@@ -27,7 +27,7 @@ def parse_name_servers(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 class FailoverList:
-    """The one that answered last, and after a failure the next, each once."""
+    """Addresses in failover order: the one that answered last, then the others, each once."""
 
     def __init__(self, addrs: Sequence[str], start: int = 0) -> None:
         self.addrs = tuple(addrs)
@@ -47,7 +47,7 @@ class CallOne(Protocol):
 
 
 class NameServers:
-    """They know nothing of each other: one is asked, and all are told."""
+    """NameServers do not share state: reads go to one of them, changes to all."""
 
     def __init__(self, addrs: Sequence[str], call_one: CallOne) -> None:
         self._failover = FailoverList(addrs, start=int.from_bytes(os.urandom(2), "big"))  # many clients spread
@@ -58,7 +58,7 @@ class NameServers:
         return self._failover.addrs
 
     async def call(self, command: Command) -> Command:
-        """The answer of the first that gives one, whatever it says; UnreachableError when none does."""
+        """The answer of the first NameServer that answers; UnreachableError if none does."""
         failures: list[RemotingError] = []
         for addr in self._failover.order():
             try:

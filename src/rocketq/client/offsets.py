@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class QueuePositions:
-    """Asked of the broker that has the queue."""
+    """Offset bounds and time lookups, answered by the broker that has the queue."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -51,7 +51,7 @@ class QueuePositions:
         route = await self._session.routes.get(queue.topic)
         addr = broker_addr(route, queue.broker_name)
         if addr is None:
-            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not there at present")
+            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not in the route")
         return addr
 
     async def bounds(self, queue: MessageQueue) -> QueueBounds:
@@ -61,12 +61,12 @@ class QueuePositions:
         return QueueBounds(min_offset=max(0, first), max_offset=max(0, first, end))
 
     async def at_time(self, queue: MessageQueue, time_ms: int) -> int:
-        """Of the first message stored then or later; the end when there is none."""
+        """The offset of the first message stored at or after this time; the end if there is none."""
         request = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=time_ms)
         return max(0, await self._offset(queue, request))
 
     async def resolve(self, queue: MessageQueue, to: ResetTo) -> tuple[QueueBounds, int]:
-        """The bounds of a queue, and the offset in it that is meant."""
+        """The bounds of a queue, and the offset that `to` resolves to."""
         bounds = await self.bounds(queue)
         by_time = await self.at_time(queue, to.value) if to.kind is ResetKind.TIME else None
         return bounds, target_of(to, bounds, by_time)
@@ -81,19 +81,19 @@ FILE_NAME: Final = "offsets.json"
 
 
 class OffsetStore(Protocol):
-    """Offsets are those of the next message to consume. Whoever keeps them elsewhere implements these two."""
+    """Stores the offset of the next message to consume. Implement these two methods to keep offsets elsewhere."""
 
     async def load(self, group: str, queue: MessageQueue) -> int | None:
-        """None where nothing was ever saved; a RocketQError when that cannot be told now: it is asked again later."""
+        """None if nothing was saved; raises a RocketQError if the store is unavailable: the caller retries later."""
         ...
 
     async def save(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """All of them, also lower ones; a RocketQError when that failed: they are saved again later."""
+        """Save all offsets, also lower ones; raises a RocketQError on failure: the caller retries later."""
         ...
 
 
 class RemoteOffsets:
-    """With the brokers, as groups that share queues need it."""
+    """Offsets kept by brokers, for groups that share queues."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -118,12 +118,12 @@ class RemoteOffsets:
         route = await self._session.routes.get(queue.topic)
         addr = broker_addr(route, queue.broker_name)
         if addr is None:
-            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not there at present")
+            raise NoQueueError(queue.topic, f"broker {queue.broker_name} is not in the route")
         return addr
 
 
 class MemoryOffsets:
-    """Gone with the process."""
+    """Offsets in memory, lost with the process."""
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, MessageQueue], int] = {}
@@ -136,7 +136,7 @@ class MemoryOffsets:
 
 
 class OffsetFileError(ClientError):
-    """Neither the file of offsets nor its backup can be read; nothing was changed."""
+    """The offset file and its backup are unreadable; nothing was changed."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}; move it away to start without offsets")
@@ -172,7 +172,7 @@ class FileOffsets:
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Also when whoever waits for it is cancelled: a thread cannot be, and two must not write one file."""
+    """Wait to the end even if cancelled: a thread cannot be cancelled, and two must not write one file."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
@@ -213,7 +213,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 class ConsumerOffsets:
-    """Between a consumer and its store."""
+    """The offsets of a consumer group: the table of reached offsets, and its store."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class ConsumerOffsets:
     ) -> None:
         self.table = OffsetTable()
         self.goes_with_pulls = isinstance(store, RemoteOffsets)
-        """Whether brokers may take offsets from pulls too."""
+        """Whether pulls may carry offsets to commit."""
         self._store = store
         self._positions = positions
         self._group = group
@@ -234,7 +234,7 @@ class ConsumerOffsets:
         self._from_time_ms = from_time_ms
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Where to begin with a queue that was just given to us."""
+        """The start offset of a queue that was just assigned."""
         committed = await self.load(queue)
         if committed is not None:
             return committed
@@ -246,7 +246,7 @@ class ConsumerOffsets:
         return 0
 
     async def load(self, queue: MessageQueue) -> int | None:
-        """What the store has; a RocketQError when it cannot tell."""
+        """The saved offset; raises a RocketQError if the store is unavailable."""
         offset = await self._store.load(self._group, queue)
         if offset is None or offset < 0:
             self.table.forget(queue)
@@ -255,11 +255,11 @@ class ConsumerOffsets:
         return offset
 
     async def peek(self, queue: MessageQueue) -> int | None:
-        """What the store has, for somebody who only wants to know."""
+        """The saved offset, without changing the table."""
         return await self._store.load(self._group, queue)
 
     async def save(self, queues: Collection[MessageQueue] | None = None) -> bool:
-        """What changed, of these queues or of all; False when some could not be saved and stay for the next time."""
+        """Save changed offsets of these queues or of all; False if some could not be saved and are retried later."""
         changed = self.table.unsaved(queues)
         if not changed:
             return True
@@ -268,7 +268,7 @@ class ConsumerOffsets:
         except RocketQError as error:
             log.warning("group %s: offsets were not saved: %s", self._group, error)
             return False
-        except Exception:  # a user's own store must not end the consumer
+        except Exception:  # a user's store must not stop the consumer
             log.exception("group %s: the offset store failed", self._group)
             return False
         for queue, offset in changed.items():
@@ -276,7 +276,7 @@ class ConsumerOffsets:
         return True
 
     async def set(self, queue: MessageQueue, offset: int) -> None:
-        """Somebody decided: also lower than before, and saved at once."""
+        """Set an offset, also lower than before, and save it immediately."""
         self.table.update(queue, offset)
         await self.save([queue])
 

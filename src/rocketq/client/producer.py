@@ -46,7 +46,7 @@ Results = Callable[[_Given], tuple[SendResult, ...]]
 
 
 class SendObserver:
-    """Tells hooks of every send of a producer; they change nothing and spoil nothing."""
+    """Calls hooks around every send of a producer; their exceptions are logged."""
 
     def __init__(self, hooks: list[SendHook], group: str, clock: Clock) -> None:
         self._hooks = hooks
@@ -57,7 +57,7 @@ class SendObserver:
         self._hooks.append(hook)
 
     def __bool__(self) -> bool:
-        """Whether anybody looks on."""
+        """Whether there are hooks."""
         return bool(self._hooks)
 
     async def around(
@@ -68,7 +68,7 @@ class SendObserver:
         work: Coroutine[Any, Any, _Given],
         results_of: Results[_Given],
     ) -> _Given:
-        """What the work gives, or raises; `results_of` finds the results in it."""
+        """Await the work between the hooks; `results_of` extracts its results."""
         if not self._hooks:
             return await work
         context = SendContext(group=self._group, messages=messages, mode=mode, queue=queue)
@@ -95,7 +95,7 @@ class SendObserver:
         for hook in self._hooks:
             try:
                 getattr(hook, what)(context)
-            except Exception:  # an observer may not spoil what it observes
+            except Exception:  # a hook must not break a send
                 log.exception("a hook failed at %s", what)
 
 
@@ -113,7 +113,7 @@ class AsyncProducer:
     async with AsyncProducer("orders", name_servers="127.0.0.1:9876") as producer:
         result = await producer.send(Message(topic="Orders", body=b"..."))
 
-    With `name_servers` it has a session of its own; with `session` it shares one, which its owner closes. It belongs
+    With `name_servers` it opens a session; with `session` it shares one, which its owner closes. It belongs
     to the event loop it is started on.
     """
 
@@ -130,7 +130,7 @@ class AsyncProducer:
     ) -> None:
         check_group(group)
         if session is not None and (name_servers is not None or session_config is not None):
-            raise ConfigError("a producer shares a session, or makes one of its own: not both")
+            raise ConfigError("pass either session, or name_servers and session_config: not both")
         self._own = session is None
         self.session = session if session is not None else Session(name_servers, config=session_config)
         self.config = config or ProducerConfig()
@@ -146,10 +146,10 @@ class AsyncProducer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
-    # coming and going
+    # life cycle
 
     async def start(self) -> Self:
-        """Join the session; brokers are told. NameServers and brokers that are not there yet are no failure."""
+        """Join the session and register with brokers. Unavailable NameServers and brokers are not an error."""
         if self._closed:
             raise ClientClosedError(self._what)
         if self._loop is not None:
@@ -176,7 +176,7 @@ class AsyncProducer:
         return self
 
     async def close(self) -> None:
-        """What is under way ends first, within its timeout; then brokers are told. May be called again."""
+        """Wait for sends in flight, within their timeout, then unregister. May be called again."""
         if self._closed:
             return
         self._closed = True
@@ -211,15 +211,15 @@ class AsyncProducer:
         """The result once a broker has stored it, on another broker when one fails.
 
         With `queue`, `sharding_key` (messages of one key go to one queue) or `select` (given the queues, the message
-        and `arg`) it goes there, in one try. SendFailedError tells why it did not go; without an answer it may have
-        been stored all the same.
+        and `arg`) it goes there, in one attempt. SendFailedError has the reason; without an answer it may have
+        been stored.
         """
         self._check_ready()
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
         extra = None
         if sharding_key is not None or select is not None:
             if queue is not None or (sharding_key is not None and select is not None):
-                raise ConfigError("a queue is given, chosen by sharding_key or by select: one of them")
+                raise ConfigError("pass only one of queue, sharding_key and select")
             queue, limit_ms = await self._selected(message, sharding_key, select, arg, limit_ms)
             extra = {Property.SHARDING_KEY: str(sharding_key)} if sharding_key is not None else None
         if not self._observer:
@@ -229,7 +229,7 @@ class AsyncProducer:
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
     ) -> None:
-        """Hand it to the network; nobody says what became of it."""
+        """Send without an answer: success and failure are not reported."""
         self._check_ready()
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
         work = self._pipeline.oneway(message, queue, limit_ms)
@@ -240,7 +240,7 @@ class AsyncProducer:
     ) -> list[SendResult]:
         """The results in the order of the messages, which have one topic; split into as few requests as fit.
 
-        BatchFailedError tells which were sent when a later part failed.
+        BatchFailedError has the results of the sent part if a later part failed.
         """
         self._check_ready()
         check_batch(messages)
@@ -254,7 +254,7 @@ class AsyncProducer:
     ) -> TransactionResult:
         """Store it where no consumer sees it, run the listener's `execute`, and commit it or roll it back.
 
-        A listener that does not know, or fails, leaves it for the broker's later check.
+        If the listener fails or returns UNKNOWN, the broker checks later.
         """
         self._check_ready()
         if self._transactions is None:
@@ -273,9 +273,9 @@ class AsyncProducer:
         return result
 
     async def recall(self, handle: str | None, *, timeout_ms: int | None = None) -> str:
-        """Take a message with a timer back before its time, by the `recall_handle` of its result; its id.
+        """Cancel a timed message before its delivery, by the `recall_handle` of its result; returns its id.
 
-        A broker's refusal says why not: it may be too late. RecallHandleError when it is no handle.
+        Raises the broker's error if it is too late, RecallHandleError if it is not a handle.
         """
         self._check_ready()
         place = decode_recall_handle(handle)
@@ -294,14 +294,14 @@ class AsyncProducer:
     async def request(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int = 3_000
     ) -> StoredMessage:
-        """Send it and wait for the reply of whoever consumes it; ReplyTimeoutError when none comes."""
+        """Send it and wait for the reply of its consumer; ReplyTimeoutError if none arrives."""
         self._check_ready()
         check(message, self.config.body_bytes_max)
         topic = self._pipeline.topic(message.topic)
         deadline_ms = self.session.clock.monotonic_ms() + timeout_ms
         correlation_id = str(uuid.uuid4())
         extra = request_properties(correlation_id, self.session.client_id, timeout_ms)
-        if self.session.routes.peek(topic) is None:  # its brokers must know us before the reply can come
+        if self.session.routes.peek(topic) is None:  # its brokers need our heartbeat before they can push the reply
             await self._pipeline.path.queues(topic, timeout_ms)
             await self.session.members.heartbeat()
         reply = self._replies.expect(correlation_id)
@@ -336,7 +336,7 @@ class AsyncProducer:
         return await self._observed(SendMode.REPLY, message, None, work)
 
     async def queues(self, topic: str, *, timeout_ms: int | None = None) -> tuple[MessageQueue, ...]:
-        """Where messages of a topic may go, in the order a selector gets them."""
+        """The writable queues of a topic, in the order a selector gets them."""
         self._check_ready()
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
         found = await self._pipeline.path.queues(self._pipeline.topic(topic), limit_ms)
@@ -370,7 +370,7 @@ class AsyncProducer:
             "traces_dropped": self._trace.dropped_count if self._trace is not None else 0,
         }
 
-    # how
+    # internals
 
     @property
     def _what(self) -> str:
@@ -392,8 +392,8 @@ class AsyncProducer:
     async def _selected(
         self, message: Message, sharding_key: str | int | None, select: Select | None, arg: Any, timeout_ms: int
     ) -> tuple[MessageQueue, int]:
-        """The queue, and what is left of the time."""
-        self._pipeline.check(message)  # before anybody is asked for a route
+        """The queue, and the remaining time."""
+        self._pipeline.check(message)  # before the route lookup
         start_ms = self.session.clock.monotonic_ms()
         queues = await self.queues(message.topic, timeout_ms=timeout_ms)
         left_ms = max(1, timeout_ms - (self.session.clock.monotonic_ms() - start_ms))

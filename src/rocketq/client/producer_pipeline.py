@@ -1,4 +1,4 @@
-"""What a producer does with a message before the request: encode it, limit the sends in flight, batch it."""
+"""Steps of a send before the request: encode the message, limit the sends in flight, batch."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from rocketq.protocol.names import Property
 from rocketq.runtime.clock import Clock
 
 ASIDE_BYTES: Final = 256 << 10
-"""Larger bodies are compressed on a thread, so that the loop goes on."""
+"""Larger bodies are compressed on a thread, so that the loop is not blocked."""
 
 
 class MessageEncoder:
-    """Checks, gives ids, compresses. Adds what a namespace needs."""
+    """Checks messages, assigns ids, compresses. Adds the namespace property."""
 
     def __init__(self, session: Session, encode_options: EncodeOptions) -> None:
         self._session = session
@@ -40,7 +40,7 @@ class MessageEncoder:
         return len(body) >= self._options.compress_from_bytes
 
     def encode(self, message: Message, extra: Mapping[str, str] | None = None) -> Outgoing:
-        """With the body as it is; MessageInvalidError says what is wrong."""
+        """Encode without compression; MessageInvalidError if the message is invalid."""
         if isinstance(message, Message) and message.properties:
             check_properties(message.properties)
         session = self._session
@@ -59,7 +59,7 @@ class MessageEncoder:
 
 
 class InFlight:
-    """Room for a number of sends and of bytes, given in the order in which it is asked for."""
+    """Limits the number and bytes of sends in flight; capacity is granted first come, first served."""
 
     def __init__(self, count_max: int, bytes_max: int) -> None:
         self._count_max = count_max
@@ -70,7 +70,7 @@ class InFlight:
         self._empty: asyncio.Event | None = None
 
     def try_enter(self, size_bytes: int) -> bool:
-        """Whether there is room; then it is taken."""
+        """Reserve capacity if there is enough."""
         if self._waiting or not self._fits(size_bytes):
             return False
         self.count += 1
@@ -78,7 +78,7 @@ class InFlight:
         return True
 
     async def enter(self, size_bytes: int, timeout_ms: int) -> None:
-        """Wait for room; TooManySendsError when there is none in time."""
+        """Wait for capacity; TooManySendsError on timeout."""
         if self.try_enter(size_bytes):
             return
         room = asyncio.get_running_loop().create_future()
@@ -89,7 +89,7 @@ class InFlight:
                 await room
         except BaseException as error:
             if room.done() and not room.cancelled() and room.exception() is None:
-                self.leave(size_bytes)  # it was given in the same moment
+                self.leave(size_bytes)  # capacity was granted at the same time
             elif entry in self._waiting:
                 self._waiting.remove(entry)
             self._admit()
@@ -106,7 +106,7 @@ class InFlight:
             self._empty.set()
 
     async def drained(self, timeout_ms: int) -> bool:
-        """Whether all under way ended in time."""
+        """Whether all sends in flight ended in time."""
         if self.count == 0:
             return True
         self._empty = asyncio.Event()
@@ -118,14 +118,14 @@ class InFlight:
         return True
 
     def close(self, what: str) -> None:
-        """Nobody gets room any more."""
+        """Fail everything that waits for capacity."""
         while self._waiting:
             room, _ = self._waiting.popleft()
             if not room.done():
                 room.set_exception(ClientClosedError(what))
 
     def _fits(self, size_bytes: int) -> bool:
-        """A send that is larger than all the room goes when it is alone."""
+        """A send that is larger than the limit is admitted while no other is in flight."""
         if self.count == 0:
             return True
         return self.count < self._count_max and self.size_bytes + size_bytes <= self._bytes_max
@@ -144,7 +144,7 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What messages of one request have in common."""
+    """The common properties of messages of one request."""
 
     topic: str
     queue: MessageQueue | None
@@ -194,7 +194,7 @@ class Batcher:
         return result
 
     async def close(self) -> None:
-        """Everything that was added goes out, or fails."""
+        """Send or fail everything that was added."""
         if self._timer is not None:
             self._timer.cancel()
         for key, items in self._accumulator.drain():
@@ -215,7 +215,7 @@ class Batcher:
         return key
 
     def _turn(self) -> None:
-        """Send what is due, and come back when more will be."""
+        """Send the batches that are due, and schedule the next run."""
         self._turn_set = False
         now_ms = self._clock.monotonic_ms()
         for key, items in self._accumulator.due(now_ms):
@@ -239,7 +239,7 @@ class Batcher:
         except asyncio.CancelledError:
             _set_error(items, ClientClosedError("the producer"))
             raise
-        except Exception as error:  # whatever it is, those who wait must hear of it
+        except Exception as error:  # every waiting sender must get the error
             _set_error(items, error)
         finally:
             self._accumulator.ended(key)
@@ -252,7 +252,7 @@ class Batcher:
             return
         try:
             results = await self._several(key, items)
-        except MessageIllegal:  # together they are too large for this broker, one by one they may not be
+        except MessageIllegal:  # too large for this broker as a batch, maybe not as single messages
             for item in items:
                 try:
                     _set_results([item], [await self._single(key, item)])
@@ -280,7 +280,7 @@ class Batcher:
         return send_result(answer, item.outgoing.unique_key)
 
     def _left_ms(self, items: Sequence[_Waiting]) -> int:
-        """The first whose time is up ends it for all, so that nobody waits longer than told."""
+        """The shortest remaining timeout bounds the request, so that no sender waits longer than its timeout."""
         return max(1, min(item.deadline_ms for item in items) - self._clock.monotonic_ms())
 
 
@@ -300,7 +300,7 @@ TOPICS_MAX: Final = 10_000
 
 
 class ProducerPipeline:
-    """Topics and queues are as users know them; the namespace is put on here and taken off results."""
+    """The path of every send of a producer. Adds the namespace to topics and queues, and removes it from results."""
 
     def __init__(self, session: Session, group: str, config: ProducerConfig) -> None:
         self._session = session
@@ -320,17 +320,17 @@ class ProducerPipeline:
         self._batcher: Batcher | None = None
         self.in_flight = InFlight(config.in_flight_count_max, config.in_flight_bytes_max)
         self.topics: dict[str, None] = {config.template_topic: None}
-        """All that were sent to, as brokers know them, and the one new topics are made after."""
+        """Topics with sends, including the namespace, and the template of new topics."""
 
     def start(self) -> None:
-        """On the loop it belongs to."""
+        """Called on the loop it belongs to."""
         if self._batching is not None:
             self._batcher = Batcher(self.path, self._batching, self._session.clock)
         if self._prober is not None:
             self._prober.start()
 
     async def close(self, what: str, timeout_ms: int) -> None:
-        """What waits for room goes no more; what is under way may end."""
+        """Reject sends that wait for capacity; wait for those in flight."""
         self.in_flight.close(what)
         if self._prober is not None:
             await self._prober.close()
@@ -339,11 +339,11 @@ class ProducerPipeline:
         await self.in_flight.drained(timeout_ms)
 
     def check(self, message: Message) -> None:
-        """MessageInvalidError says what is wrong, before anybody is called."""
+        """Raise MessageInvalidError before any request is sent."""
         self._encoder.encode(message)
 
     def topic(self, topic: str) -> str:
-        """As brokers know it; its route is kept fresh from now on."""
+        """The topic with the namespace; its route is refreshed in the background from now on."""
         wrapped = self._session.namespace.topic(topic) if isinstance(topic, str) else topic
         if wrapped not in self.topics and len(self.topics) < TOPICS_MAX:
             self.topics[wrapped] = None
@@ -352,7 +352,7 @@ class ProducerPipeline:
     def one(
         self, message: Message, queue: MessageQueue | None, timeout_ms: int, extra: Mapping[str, str] | None
     ) -> Coroutine[Any, Any, SendResult]:
-        """In a request of its own, or with others where that is allowed and wanted."""
+        """In a single request, or in a batch if batching is on and the message allows it."""
         if self._batcher is not None and extra is None and self._may_batch(message):
             return self._sharing(message, queue, timeout_ms)
         return self.single(message, queue, timeout_ms, extra)
@@ -372,7 +372,7 @@ class ProducerPipeline:
         extra: Mapping[str, str] | None = None,
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
     ) -> SendResult:
-        """In a request of its own."""
+        """In a single request."""
         outgoing = self._encoder.encode(message, extra)
         if self._encoder.is_compressed(message.body):
             await self._encoder.compress(outgoing)
@@ -388,7 +388,7 @@ class ProducerPipeline:
     async def _deliver(
         self, topic: str, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int, code: RequestCode
     ) -> Accepted:
-        """With room among those under way."""
+        """Within the limit of sends in flight."""
         size_bytes = len(outgoing.body)
         in_flight = self.in_flight
         if not in_flight.try_enter(size_bytes):

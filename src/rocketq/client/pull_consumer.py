@@ -1,4 +1,4 @@
-"""A consumer that is polled."""
+"""The pull consumer: `poll`, iteration, seeks and commits."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PullEngine:
     # life
 
     async def start(self, assigned: Collection[MessageQueue] | None) -> None:
-        """With its share of the topics, or with the queues that were assigned by hand."""
+        """Start with rebalanced queues, or with the queues that were assigned manually."""
         for subscription in self._subscriptions.all():
             if subscription.expression_type == ExpressionType.SQL92:
                 await check_sql(self._session, self._group, subscription)
@@ -104,7 +104,7 @@ class PullEngine:
             self.queues.add(queue)
 
     def announce(self, topic: str | None) -> None:
-        """Subscriptions changed: brokers are told, and queues shared anew."""
+        """Subscriptions changed: send heartbeats and rebalance."""
         self._run(self._announce(topic))
 
     async def _announce(self, topic: str | None) -> None:
@@ -115,7 +115,7 @@ class PullEngine:
                 try:
                     await check_sql(self._session, self._group, subscription)
                 except RocketQError as error:
-                    log.error("group %s: the subscription to %s is refused: %s", self._group, topic, error)
+                    log.error("group %s: the broker rejected the subscription to %s: %s", self._group, topic, error)
         await self._session.members.heartbeat()
         self.rebalancer.wake()
 
@@ -129,7 +129,7 @@ class PullEngine:
     # which offsets
 
     def mark_consumed(self) -> None:
-        """All that was handed out is dealt with."""
+        """Everything returned so far counts as consumed."""
         for one in self.queues.all():
             one.mark_consumed()
 
@@ -144,7 +144,7 @@ class PullEngine:
         return self._config.auto_commit and waited_ms >= self._config.auto_commit_interval_ms
 
     async def auto_commit(self) -> None:
-        """What is consumed is saved, if that is due."""
+        """Save the offsets of consumed messages, if that is due."""
         if self.commit_is_due:
             self._committed_ms = self._session.clock.monotonic_ms()
             self.update_offsets()
@@ -192,7 +192,7 @@ class PullEngine:
 
 
 class NotAssignedError(ClientError):
-    """The queue is not (or no more) one of this consumer's."""
+    """The queue is not assigned to this consumer."""
 
     def __init__(self, queue: MessageQueue) -> None:
         super().__init__(f"{queue} is not assigned to this consumer")
@@ -200,7 +200,7 @@ class NotAssignedError(ClientError):
 
 
 class OffsetOutOfRangeError(ClientError):
-    """The queue has no such offset."""
+    """The offset is outside of the queue."""
 
     def __init__(self, queue: MessageQueue, offset: int, low: int, high: int) -> None:
         super().__init__(f"{queue} has offsets from {low} to {high}, not {offset}")
@@ -208,15 +208,15 @@ class OffsetOutOfRangeError(ClientError):
 
 
 class AsyncPullConsumer:
-    """Hands out messages of subscribed topics, shared with the group, or of queues assigned by hand.
+    """Returns messages of subscribed topics, shared with the group, or of manually assigned queues.
 
         async with AsyncPullConsumer("reports", name_servers="127.0.0.1:9876") as consumer:
             consumer.subscribe("Orders")
             async for message in consumer:
                 ...
 
-    A message counts as dealt with when the next one is asked for. With `auto_commit` that is saved every few seconds
-    and at the end; a block that is left by an exception does not count the message it was busy with.
+    A message counts as consumed when the next one is requested. With `auto_commit`, offsets are saved every few seconds
+    and at close; if the block is left by an exception, the current message does not count as consumed.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class AsyncPullConsumer:
     ) -> None:
         check_consumer_group(group)
         if session is not None and (name_servers is not None or session_config is not None):
-            raise ConfigError("a consumer shares a session, or makes one of its own: not both")
+            raise ConfigError("pass either session, or name_servers and session_config: not both")
         self.config = config or PullConfig()
         self._owns_session = session is None
         self.session = session if session is not None else Session(name_servers, config=session_config)
@@ -257,7 +257,7 @@ class AsyncPullConsumer:
     # life
 
     async def start(self) -> None:
-        """Known to brokers, with its first queues, when this returns."""
+        """Registered with brokers and assigned its first queues when this returns."""
         if self._closed:
             raise ClientClosedError(f"consumer {self.group}")
         if self._engine is not None:
@@ -276,11 +276,11 @@ class AsyncPullConsumer:
         await self._engine.start(self._assigned)
 
     async def close(self) -> None:
-        """What was handed out is dealt with; offsets are saved, brokers told."""
+        """Count returned messages as consumed, save offsets, and unregister."""
         await self.leave(consumed=True)
 
     async def leave(self, *, consumed: bool) -> None:
-        """Closing; with `consumed` False what was handed out last comes again."""
+        """Close; with `consumed=False` the last returned messages are delivered again."""
         if self._closed:
             return
         if consumed:
@@ -309,9 +309,9 @@ class AsyncPullConsumer:
     # which messages
 
     def subscribe(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> None:
-        """Queues of the topic are shared with the group. Not together with `assign`."""
+        """Consume the topic, sharing its queues with the group. Not together with `assign`."""
         if self._assigned is not None:
-            raise ClientError("queues were assigned: a consumer subscribes or is assigned, not both")
+            raise ClientError("queues were assigned: use either subscribe() or assign(), not both")
         named = self._namespace.topic(topic) if isinstance(topic, str) else topic
         subscription = make_subscription(named, expression, sql, self.session.clock.now_ms())
         self._subscriptions.put(subscription)
@@ -323,9 +323,9 @@ class AsyncPullConsumer:
             self._engine.announce(None)
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Exactly these queues from now on, whatever the group has. Not together with `subscribe`."""
+        """Consume exactly these queues, without rebalancing. Not together with `subscribe`."""
         if self._subscriptions.topics():
-            raise ClientError("topics were subscribed to: a consumer subscribes or is assigned, not both")
+            raise ClientError("topics were subscribed to: use either subscribe() or assign(), not both")
         self._assigned = {self._namespace.queue(queue) for queue in queues}
         if self._engine is not None:
             self._engine.assign(self._assigned)
@@ -343,9 +343,9 @@ class AsyncPullConsumer:
     # getting them
 
     async def poll(self, timeout_ms: int | None = None, count_max: int | None = None) -> list[StoredMessage]:
-        """What is there, of several queues maybe, each in its order; nothing when nothing comes in time.
+        """Messages of one or more queues, each in order; an empty list on timeout.
 
-        What was handed out before counts as dealt with.
+        Messages returned before count as consumed.
         """
         engine = self._running()
         self._mark_consumed()
@@ -363,7 +363,7 @@ class AsyncPullConsumer:
         return taken
 
     def put_back(self, messages: Sequence[StoredMessage]) -> None:
-        """The last messages handed out were not looked at: they are handed out again."""
+        """Return the last messages unread: they are delivered again."""
         self._running().queues.put_back(messages)
 
     def __aiter__(self) -> AsyncIterator[StoredMessage]:
@@ -392,7 +392,7 @@ class AsyncPullConsumer:
         block: bool = False,
         timeout_ms: int = PULL_TIMEOUT_MS,
     ) -> PullResult:
-        """One pull of any queue, which moves nothing. With `block` the broker waits for a message if there is none."""
+        """One pull of any queue; changes no position. With `block` the broker waits for a first message."""
         if offset < 0 or count_max <= 0:
             raise ValueError(f"no pull of {count_max} messages at offset {offset}")
         named = self._namespace.queue(queue)
@@ -411,7 +411,7 @@ class AsyncPullConsumer:
     # moving
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at this offset; what is held of the queue is forgotten."""
+        """Continue at this offset; held messages of the queue are discarded."""
         one = self._mine(queue)
         bounds = await self._positions.bounds(one.queue)
         if not bounds.min_offset <= offset <= bounds.max_offset:
@@ -419,7 +419,7 @@ class AsyncPullConsumer:
         await self._running().queues.seek(self._mine(queue).queue, offset)
 
     async def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
-        """At the first message stored then or later."""
+        """Move to the first message stored at or after this time."""
         await self._seek_to(queue, ResetTo.at_time(time_ms))
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -433,11 +433,11 @@ class AsyncPullConsumer:
         await self._running().queues.seek(self._mine(queue).queue, offset)
 
     def position(self, queue: MessageQueue) -> int | None:
-        """Behind the last message handed out; None while the queue is not begun."""
+        """The offset after the last returned message; None before the queue has started."""
         return self._mine(queue).position
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Nothing of these queues, or of all, is handed out."""
+        """Return no messages of these queues, or of all."""
         self._set_paused(queues, True)
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
@@ -449,7 +449,7 @@ class AsyncPullConsumer:
         running.pause(chosen, paused)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """These offsets, or everything handed out; saved when this returns. RocketQError where that failed."""
+        """Save these offsets, or those of everything returned. RocketQError if that failed."""
         if offsets is None:
             self._mark_consumed()
             if self._engine is not None:

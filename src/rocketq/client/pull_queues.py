@@ -99,7 +99,7 @@ class PullQueues:
         return list(self._queues.values())
 
     def take(self, count_max: int) -> list[StoredMessage]:
-        """Of the queues in turns; nothing when nothing is there."""
+        """Messages of the queues, round robin; empty if there are none."""
         queues = list(self._queues.values())
         taken: list[StoredMessage] = []
         for step in range(len(queues)):
@@ -122,7 +122,7 @@ class PullQueues:
                 one.put_back(some)
 
     async def arrival(self, timeout_s: float) -> None:
-        """Until something may be there, at most so long."""
+        """Wait until messages may be available, at most `timeout_s`."""
         self._arrived.clear()
         if any(one.ready for one in self._queues.values()):
             return
@@ -131,7 +131,7 @@ class PullQueues:
                 await self._arrived.wait()
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """A pull under way is given up, or the queue would go on only when the broker answers it."""
+        """Cancels the pull in flight, which the broker may hold for long."""
         one = self._queues[queue]
         one.seek(offset)
         await self._halt(queue)
@@ -168,7 +168,7 @@ class PullQueues:
                 if not isinstance(error, BrokerError):
                     self._ports.session.routes.forget(one.queue.topic)
                 await asyncio.sleep(config.retry_ms / 1000)
-            except Exception:  # a filter or a store of a user's own, or garbage of a broker: the queue must go on
+            except Exception:  # a user's filter or store failed, or a broker's answer is garbage: keep pulling
                 log.exception("group %s: pulling %s failed", self._ports.group, one.queue)
                 await asyncio.sleep(config.retry_ms / 1000)
 
@@ -192,7 +192,7 @@ class PullQueues:
         one.last_pull_ms = self._now_ms()
         if result.status is PullStatus.OFFSET_ILLEGAL:
             if seeks == one.seeks:
-                log.warning("group %s: %s goes on at %d", ports.group, queue, result.next_offset)
+                log.warning("group %s: %s: offset out of range, next is %d", ports.group, queue, result.next_offset)
                 one.seek(result.next_offset)
             return
         messages: Sequence[StoredMessage] = result.messages
@@ -206,7 +206,7 @@ class PullQueues:
             self._arrived.set()
 
     async def _until_ready(self, one: PulledQueue) -> None:
-        """Not paused, and not too much held."""
+        """Wait while paused or over the flow-control limits."""
         while not one.dropped:
             one.last_pull_ms = self._now_ms()
             total = sum(other.count for other in self._queues.values())

@@ -1,4 +1,4 @@
-"""A consumer that calls a listener."""
+"""The push consumer: calls a listener with the messages of its queues."""
 
 from __future__ import annotations
 
@@ -147,13 +147,13 @@ class PushEngine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if not await self.queues.stop(wait_ms):
-            log.warning("group %s: listeners still run; their messages come again elsewhere", self._group)
+            log.warning("group %s: some listeners still run; their messages will be delivered again", self._group)
         if self._trace is not None:
             await self._trace.close()
         await self._session.members.leave(self._member)
 
     def announce(self, topic: str | None) -> None:
-        """Subscriptions changed: brokers are told, and queues shared anew."""
+        """Subscriptions changed: send heartbeats and rebalance."""
         self._run(self._announce(topic))
 
     async def _announce(self, topic: str | None) -> None:
@@ -164,7 +164,7 @@ class PushEngine:
                 try:
                     await check_sql(self._session, self._group, subscription)
                 except RocketQError as error:
-                    log.error("group %s: the subscription to %s is refused: %s", self._group, topic, error)
+                    log.error("group %s: the broker rejected the subscription to %s: %s", self._group, topic, error)
         await self._session.members.heartbeat()
         self.rebalancer.wake()
 
@@ -175,8 +175,8 @@ class PushEngine:
         self.rebalancer.wake()
 
     async def _moved(self, held: ProcessQueue, offset: int) -> None:
-        """A broker says where a queue goes on. Not awaited by its pulling, which is ended by it."""
-        log.warning("group %s: %s has no offset we asked for; it goes on at %d", self._group, held.queue, offset)
+        """The broker corrected an offset. Runs as a separate task, because it stops the pull loop that calls it."""
+        log.warning("group %s: %s: offset out of range, continuing at %d", self._group, held.queue, offset)
         held.dropped = True
         task = asyncio.get_running_loop().create_task(self.reset({held.queue: offset}))
         self._moves.add(task)
@@ -194,13 +194,13 @@ class PushEngine:
         await asyncio.sleep(min(FIRST_LOCK_RENEWAL_S, self._config.lock_interval_ms / 1000))
         while True:
             try:
-                async with self.rebalancer.lock:  # a queue that is just given away must not be locked again
+                async with self.rebalancer.lock:  # a queue that is being dropped must not be locked again
                     kept = await self.queues.renew_locks()
                     if not kept:
                         await self.queues.drop_unlocked()
                 if not kept:
                     self.rebalancer.wake()
-            except Exception:  # renewal must go on, whatever failed this time
+            except Exception:  # renewal continues after any failure
                 log.exception("group %s: renewing locks failed", self._group)
             await asyncio.sleep(self._config.lock_interval_ms / 1000)
 
@@ -209,8 +209,8 @@ class PushEngine:
             await asyncio.sleep(min(self._config.consume_timeout_ms, OVERDUE_CHECK_MS_MAX) / 1000)
             try:
                 await service.send_back_overdue(self.queues.held())
-            except Exception:  # the search must go on, whatever failed this time
-                log.exception("group %s: sending back late messages failed", self._group)
+            except Exception:  # the check continues after any failure
+                log.exception("group %s: sending back overdue messages failed", self._group)
 
     def running_info(self) -> RunningConsumer:
         clock, table = self._session.clock, self.group_offsets.table
@@ -263,7 +263,7 @@ class AsyncPushConsumer:
             consumer.subscribe("Orders", "new || paid")
 
     The listener is a plain function, called in threads, or an asynchronous one. Returning means done; an exception or
-    ConsumeResult.LATER means that the messages come again. Messages may come twice: see docs/guide/duplicates.md.
+    ConsumeResult.LATER means redelivery. Messages may be delivered twice: see docs/guide/duplicates.md.
     """
 
     def __init__(
@@ -281,12 +281,12 @@ class AsyncPushConsumer:
         config = config or PushConfig()
         self.config = config if orderly is None else replace(config, orderly=orderly)
         if not callable(listener):
-            raise ConfigError(f"a listener is called, {type(listener).__name__} cannot be")
+            raise ConfigError(f"listener must be callable, got {type(listener).__name__}")
         if not accepts_two_arguments(listener):
-            raise ConfigError("a listener is called with two arguments, the messages and a context: this one cannot be")
+            raise ConfigError("listener must accept two arguments: the messages and a context")
         check_consumer_group(group)
         if session is not None and (name_servers is not None or session_config is not None):
-            raise ConfigError("a consumer shares a session, or makes one of its own: not both")
+            raise ConfigError("pass either session, or name_servers and session_config: not both")
         self._listener = listener
         self._owns_session = session is None
         self.session = session if session is not None else Session(name_servers, config=session_config)
@@ -299,10 +299,10 @@ class AsyncPushConsumer:
         self._engine: PushEngine | None = None
         self._closed = False
 
-    # life
+    # life cycle
 
     async def start(self) -> None:
-        """Known to brokers, with its first queues, when this returns."""
+        """Registered with brokers and assigned its first queues when this returns."""
         if self._closed:
             raise ClientClosedError(f"consumer {self.group}")
         if self._engine is not None:
@@ -325,7 +325,7 @@ class AsyncPushConsumer:
             raise
 
     async def close(self) -> None:
-        """Listeners under way come to their end, offsets are saved, locks given back, brokers told."""
+        """Wait for running listeners, save offsets, release locks, and unregister."""
         if self._closed:
             return
         self._closed = True
@@ -349,12 +349,12 @@ class AsyncPushConsumer:
     ) -> None:
         await self.close()
 
-    # what users do
+    # public methods
 
     def subscribe(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> None:
         """To all messages, those of tags (`a || b`), or those an SQL92 expression is true for. At any time.
 
-        SubscriptionInvalidError says what is wrong with an expression and where. A broker without property filters
+        SubscriptionInvalidError has the position of the error in an expression. A broker without property filters
         refuses SQL92: that is raised by `start`, later it is logged.
         """
         named = self._namespace.topic(topic) if isinstance(topic, str) else topic
@@ -364,12 +364,12 @@ class AsyncPushConsumer:
             self._engine.announce(subscription.topic)
 
     def unsubscribe(self, topic: str) -> None:
-        """Its queues are given away."""
+        """Stop consuming the topic."""
         if self._subscriptions.remove(self._namespace.topic(topic)) and self._engine is not None:
             self._engine.announce(None)
 
     def pause(self) -> None:
-        """Nothing more is pulled; what is held is still consumed."""
+        """Stop pulling; held messages are still consumed."""
         self._paused = True
         if self._engine is not None:
             self._engine.resumed.clear()
@@ -385,14 +385,14 @@ class AsyncPushConsumer:
         return self._paused
 
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are ours now; those of retries are not listed."""
+        """The queues assigned now, without retry queues."""
         engine = self._engine
         retries = retry_topic(self.group)
         owned = [queue for queue in engine.queues.owned() if queue.topic != retries] if engine is not None else []
         return tuple(sorted((self._namespace.plain_queue(queue) for queue in owned), key=queue_order))
 
     def health(self) -> Mapping[str, Any]:
-        """For `session.health()`: every queue that is ours, with a QueueHealth each."""
+        """For `session.health()`: every assigned queue with its QueueHealth."""
         told = {"kind": "push consumer", "group": self._namespace.plain(self.group), "paused": self._paused}
         if self._engine is None:
             return {**told, "assignment": {}}
@@ -409,11 +409,11 @@ class AsyncPushConsumer:
         return {**told, "assignment": queues}
 
     async def commit(self) -> None:
-        """Save the offsets reached now instead of within the next seconds."""
+        """Save the reached offsets now instead of at the next interval."""
         if self._engine is not None:
             await self._engine.group_offsets.save()
 
-    # what a session and brokers ask
+    # called by the session and by brokers
 
     def topics(self) -> Collection[str]:
         return self._subscriptions.topics()

@@ -27,14 +27,14 @@ LOCK_TIMEOUT_MS: Final = 1_000
 
 
 class QueueLocks:
-    """One member of a group has a queue at a time. Brokers forget a lock that is not renewed for a minute."""
+    """Locks queues for one member of a group. Brokers expire a lock that is not renewed for a minute."""
 
     def __init__(self, session: Session, group: str) -> None:
         self._session = session
         self._group = group
 
     async def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
-        """Those of them that are ours now; asking for one that is ours renews it."""
+        """Lock or renew; returns the queues that are locked for this client."""
         by_addr = await self._by_master(queues)
         calls = {addr: self._lock(addr, asked) for addr, asked in by_addr.items()}
         found = await outcomes(calls)
@@ -43,7 +43,7 @@ class QueueLocks:
         return frozenset(queue for locked in found.results.values() for queue in locked)
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Given back; a broker that cannot be told forgets them by itself."""
+        """Release locks; at an unreachable broker they expire."""
         for addr, asked in (await self._by_master(queues)).items():
             body = LockRequest(group=self._group, client_id=self._session.client_id, queues=tuple(asked)).encode()
             try:
@@ -51,7 +51,7 @@ class QueueLocks:
                     addr, None, code=RequestCode.UNLOCK_BATCH_MQ, body=body, timeout_ms=LOCK_TIMEOUT_MS
                 )
             except RocketQError as error:
-                log.info("group %s: queues stay locked at %s for a while: %s", self._group, addr, error)
+                log.info("group %s: unlocking at %s failed, the locks expire there: %s", self._group, addr, error)
 
     async def _lock(self, addr: str, queues: Collection[MessageQueue]) -> tuple[MessageQueue, ...]:
         body = LockRequest(group=self._group, client_id=self._session.client_id, queues=tuple(queues)).encode()
@@ -80,7 +80,7 @@ _POLL_S: Final = 0.005
 
 
 class PushQueues:
-    """Changed only under the rebalancer's lock, or when the consumer ends."""
+    """The owned queues. Changed only under the rebalancer's lock, or at close."""
 
     def __init__(self, ports: PullPorts, group_offsets: ConsumerOffsets, locks: QueueLocks) -> None:
         self._ports = ports
@@ -89,13 +89,13 @@ class PushQueues:
         self._full_window = ports.window
         self._owned: dict[MessageQueue, QueuePulling] = {}
         self._maybe_locked: set[MessageQueue] = set()
-        """Brokers may have them locked for us, owned or not: a round may be cancelled anywhere."""
+        """Queues that brokers may have locked for this client, owned or not: a rebalance may be cancelled anywhere."""
         self.service: ConcurrentService | OrderlyService
-        """Set by whoever composes the consumer; the two know each other."""
+        """Set after construction, because the service also refers to these queues."""
         self._orderly = ports.config.orderly
         self._locking = self._orderly and ports.config.model is MessageModel.CLUSTERING
 
-    # what there is
+    # state
 
     def owned(self) -> Collection[MessageQueue]:
         return list(self._owned)
@@ -126,14 +126,14 @@ class PushQueues:
         return changed
 
     async def drop(self, queue: MessageQueue) -> bool:
-        """Its offset is saved before anybody else may begin with it. False when its listener is in the way."""
+        """Save its offset before another member may start it. False if its listener still runs."""
         pulling = self._owned.get(queue)
         if pulling is None:
             return False
         if isinstance(self.service, OrderlyService) and isinstance(pulling.held, OrderlyQueue):
             pulling.held.unlock_attempts += 1
             if not await self.service.release(pulling.held, RELEASE_WAIT_MS):
-                log.info("%s is kept for another round: its listener is busy", queue)
+                log.info("%s is kept until the next rebalance: its listener is busy", queue)
                 return False
         if isinstance(self.service, ConcurrentService):
             self.service.flush_completed()
@@ -145,7 +145,7 @@ class PushQueues:
         return True
 
     async def _add(self, queues: list[MessageQueue]) -> bool:
-        """A queue that is locked but cannot be begun is given back: somebody else may be able to."""
+        """A queue that is locked but cannot be started is unlocked, so that another member can start it."""
         locked = await self._lock(queues) if self._locking else frozenset(queues)
         added = False
         for queue in queues:
@@ -155,10 +155,10 @@ class PushQueues:
             try:
                 offset = await self._group_offsets.start_of(queue)
             except RocketQError as error:
-                log.warning("%s is not begun yet: %s", queue, error)
+                log.warning("%s is not started yet: %s", queue, error)
                 continue
-            except Exception:  # a user's own store must not keep other queues from being begun
-                log.exception("%s is not begun yet: the offset store failed", queue)
+            except Exception:  # a user's store must not prevent other queues from starting
+                log.exception("%s is not started yet: the offset store failed", queue)
                 continue
             self._start_queue(queue, offset)
             added = True
@@ -185,7 +185,7 @@ class PushQueues:
             self._maybe_locked.difference_update(queues)
 
     async def renew_locks(self) -> bool:
-        """Of all owned queues. False when one was lost: somebody else may have it, so it is begun anew."""
+        """Renew the locks of all owned queues. False if one was lost: another member may have it, so it restarts."""
         now_ms = self._now_ms()
         queues = list(self._owned)
         locked = await self._lock(queues)
@@ -201,7 +201,7 @@ class PushQueues:
         return kept
 
     async def relock(self, held: OrderlyQueue) -> bool:
-        """A lock that ran out; had it run out at the broker too, the queue must be begun anew."""
+        """Renew an expired lock. False if it may have expired at the broker too: the queue must restart."""
         now_ms = self._now_ms()
         if now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS:
             return False
@@ -209,7 +209,7 @@ class PushQueues:
         return held.locked
 
     async def drop_unlocked(self) -> None:
-        """Queues whose locks are gone for good; the next round asks for them again."""
+        """Drop queues whose locks expired; the next rebalance requests them again."""
         now_ms = self._now_ms()
         for queue, pulling in list(self._owned.items()):
             held = pulling.held
@@ -219,7 +219,7 @@ class PushQueues:
     # moving
 
     async def move(self, offsets: Mapping[MessageQueue, int], wait_ms: int) -> None:
-        """Queues start again at these offsets: all are stopped, listeners under way awaited, the offsets saved."""
+        """Restart queues at these offsets: stop all, wait for running listeners, save the offsets."""
         mine = [self._owned[queue] for queue in offsets if queue in self._owned]
         await asyncio.gather(*(pulling.stop() for pulling in mine))
         deadline_ms = self._now_ms() + wait_ms
@@ -235,7 +235,7 @@ class PushQueues:
             self._group_offsets.table.forget(queue)
 
     async def stop(self, service_wait_ms: int) -> bool:
-        """No more pulls; what listeners still have is awaited and counts. Offsets are saved, locks given back."""
+        """Stop pulling, wait for running listeners, save offsets, release locks."""
         pullings = list(self._owned.values())
         await asyncio.gather(*(pulling.halt() for pulling in pullings))
         finished = await self.service.stop(service_wait_ms)

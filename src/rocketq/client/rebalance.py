@@ -43,7 +43,7 @@ def plan_topic(
     target: Collection[MessageQueue],
     stuck: Collection[MessageQueue] = (),
 ) -> RebalancePlan:
-    """For one topic. `stuck` are owned queues whose pulls have stopped: they are begun anew."""
+    """For one topic. `stuck` are owned queues whose pulls have stopped: they are restarted."""
     have, want = set(owned), set(target)
     again = have & want & set(stuck)
     return RebalancePlan(
@@ -58,20 +58,20 @@ def unsubscribed(owned: Iterable[MessageQueue], topics: Collection[str]) -> tupl
 
 
 UNSETTLED_INTERVAL_MS: Final = 2_000
-"""Between rounds while the share of a topic is not known: it is not there yet, and consumers should not be the last to
-know that a first message made it; or nobody could be asked."""
+"""Interval while the assignment of a topic is unknown: it does not exist yet, or no broker answered. Short, so that
+consumers find a topic soon after its first message created it."""
 
 LOCKED_INTERVAL_MS: Final = 1_000
-"""Between rounds while a queue that is ours could not be begun: another member had it locked, or a broker was busy."""
+"""Interval while an assigned queue could not be started: another member had it locked, or a broker was busy."""
 
 
 class OwnsQueues(Protocol):
-    """The consumer, as far as sharing goes."""
+    """The consumer's queues, as the rebalancer sees them."""
 
     def owned(self) -> Collection[MessageQueue]: ...
 
     def stuck(self) -> Collection[MessageQueue]:
-        """Owned queues whose pulls have stopped, which should not happen: they are begun anew."""
+        """Owned queues whose pulls have stopped, which should not happen: they are restarted."""
         ...
 
     async def apply(self, topic: str, plan: RebalancePlan) -> bool:
@@ -108,7 +108,7 @@ class Rebalancer:
         self._waits_for_queues = False
         self._woken = asyncio.Event()
         self.lock = asyncio.Lock()
-        """Held during a round; whoever else moves queues takes it too."""
+        """Held during a rebalance and by everything else that moves queues."""
         self.rounds = 0
 
     def wake(self) -> None:
@@ -130,7 +130,7 @@ class Rebalancer:
             self._woken.clear()
             try:
                 await self.round()
-            except Exception:  # sharing must go on, whatever failed this time
+            except Exception:  # rebalancing continues after any failure
                 log.exception("group %s: a rebalance failed", self._group)
 
     async def round(self) -> None:
@@ -146,7 +146,7 @@ class Rebalancer:
         try:
             target = await self._target(topic)
         except TopicNotFound:
-            log.debug("group %s: topic %s is not there (yet)", self._group, topic)
+            log.debug("group %s: topic %s does not exist (yet)", self._group, topic)
             self._unsettled = True
             return
         except RocketQError as error:
@@ -196,7 +196,7 @@ class Rebalancer:
     async def _client_ids(self, addr: str) -> tuple[str, ...]:
         try:
             answer = await self._session.call(addr, ConsumerListRequest(group=self._group))
-        except BrokerError as error:  # it knows nobody of this group
+        except BrokerError as error:  # it knows no member of this group
             log.debug("group %s: %s", self._group, error)
             return ()
         return ConsumerList.decode(answer.body).client_ids

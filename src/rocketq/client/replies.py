@@ -92,7 +92,7 @@ class ReplyWaiters:
         self._waiting.pop(correlation_id, None)
 
     def take(self, correlation_id: str, reply: StoredMessage) -> bool:
-        """False for a reply that nobody waits for, or not any more."""
+        """False for a reply that no request waits for."""
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is None or waiting.done():
             return False

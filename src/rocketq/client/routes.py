@@ -15,7 +15,7 @@ Lookup = Callable[[str], Coroutine[Any, Any, TopicRoute]]
 
 
 DOUBT_S: Final = 1.0
-"""How long somebody whose route did not serve waits for a new one before the old one is tried again."""
+"""How long a caller whose route failed waits for a new one before the old one is used again."""
 AGAIN_MS: Final = 1_000
 """After a lookup that failed."""
 
@@ -25,15 +25,15 @@ class _Kept:
     route: TopicRoute
     asked_ms: int
     due_ms: int
-    """From then on it is asked for again."""
+    """When it is looked up again."""
     doubted: bool = False
 
 
 class RouteCache:
-    """Looked up when first needed, again when old or after a failure; several who wait share one lookup.
+    """Looks routes up when first needed, when expired or after a failure; concurrent callers share one lookup.
 
-    A route that is remembered serves on while the NameServers are asked, do not answer, or do not know the topic: so
-    NameServers that hang or start anew do not stop those who are at work.
+    A cached route stays in use while a lookup runs, fails, or does not find the topic: so
+    NameServers that hang or restart do not stop running clients.
     """
 
     def __init__(self, lookup: Lookup, clock: Clock, *, life_ms: int) -> None:
@@ -44,12 +44,12 @@ class RouteCache:
         self._in_flight: dict[str, asyncio.Task[TopicRoute]] = {}
 
     def peek(self, topic: str) -> TopicRoute | None:
-        """The route as it is remembered if it is not older than its life, and served."""
+        """The cached route if it is not expired."""
         kept = self._kept.get(topic)
         return kept.route if kept is not None and self._clock.monotonic_ms() < kept.due_ms else None
 
     async def get(self, topic: str) -> TopicRoute:
-        """What is remembered; waits where there is nothing, and for a moment where what there is did not serve."""
+        """The cached route; waits for a lookup if there is none, and for a moment if it was expired by a failure."""
         kept = self._kept.get(topic)
         if kept is None:
             return await self.refresh(topic)
@@ -65,11 +65,11 @@ class RouteCache:
             return kept.route
 
     async def refresh(self, topic: str) -> TopicRoute:
-        """What the NameServer says now. A failure is raised and what is remembered stays."""
-        return await asyncio.shield(self._start(topic))  # others may wait for the same one
+        """Ask the NameServer. On failure the error is raised and the cached route stays."""
+        return await asyncio.shield(self._start(topic))  # other callers may wait for the same lookup
 
     def expire(self, topic: str) -> None:
-        """It did not serve: the next who needs it asks again."""
+        """A request by this route failed: the next caller looks it up again."""
         if (kept := self._kept.get(topic)) is not None:
             kept.due_ms, kept.doubted = self._clock.monotonic_ms(), True
 
@@ -77,7 +77,7 @@ class RouteCache:
         self._kept.pop(topic, None)
 
     def age_ms(self, topic: str) -> int | None:
-        """Since when it is remembered; None when it is not."""
+        """The age of the cached route; None if there is none."""
         kept = self._kept.get(topic)
         return None if kept is None else self._clock.monotonic_ms() - kept.asked_ms
 
@@ -86,7 +86,7 @@ class RouteCache:
         return {topic: now_ms - kept.asked_ms for topic, kept in sorted(self._kept.items())}
 
     def brokers(self, topics: Collection[str] | None = None) -> list[BrokerData]:
-        """Of the remembered routes of these topics, or of all; one broker may be there several times."""
+        """Brokers of the cached routes of these topics, or of all; may contain duplicates."""
         chosen = self._kept if topics is None else topics
         return [broker for topic in chosen if topic in self._kept for broker in self._kept[topic].route.brokers]
 
@@ -112,7 +112,7 @@ class RouteCache:
             raise
         kept = self._kept.get(topic)
         if kept is not None and kept.route == route:
-            route = kept.route  # the same object, so that what was made of it need not be made again
+            route = kept.route  # the same object, so that values derived from it stay valid
         now_ms = self._clock.monotonic_ms()
         self._kept[topic] = _Kept(route, now_ms, now_ms + self._life_ms)
         return route
@@ -120,4 +120,4 @@ class RouteCache:
     def _finished(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
         self._in_flight.pop(topic, None)
         if not task.cancelled():
-            task.exception()  # asked for, so that it counts as seen when all who waited are gone
+            task.exception()  # retrieved, so that asyncio does not report it if all callers are gone

@@ -45,7 +45,7 @@ TEMPLATES_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where messages of a topic may go, as its route says."""
+    """Queues and master addresses of a topic, derived from its route."""
 
     route: TopicRoute
     queues: tuple[MessageQueue, ...]
@@ -53,7 +53,7 @@ class Target:
 
 
 class SendPath:
-    """Sends of one group. Topics and queues are as brokers know them, with the namespace."""
+    """Sends of one group. Names of topics and queues include the namespace."""
 
     def __init__(
         self,
@@ -84,9 +84,9 @@ class SendPath:
         timeout_ms: int,
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
     ) -> Accepted:
-        """To one queue of the topic, after a failure to one of another broker. The timeout bounds all of it.
+        """Send to a queue of the topic, after a failure to one of another broker. The timeout bounds all attempts.
 
-        What no other try can help is raised as it is; SendFailedError tells of all tries.
+        Errors that no retry can help are raised as they are; SendFailedError has all attempts.
         """
         start_ms = self._clock.monotonic_ms()
         attempts: list[Attempt] = []
@@ -98,7 +98,7 @@ class SendPath:
             now_ms = self._clock.monotonic_ms() if self._faults is not None else 0
             queue = self._choice.choose(target.queues, failed_broker, now_ms)
             if queue.broker_name == failed_broker:
-                await asyncio.sleep(min(policy.pause_ms(attempt), left_ms) / 1000)  # it is the only one there is
+                await asyncio.sleep(min(policy.pause_ms(attempt), left_ms) / 1000)  # it is the only broker
             left_ms = timeout_ms - (self._clock.monotonic_ms() - start_ms)
             if left_ms <= 0:
                 break
@@ -131,7 +131,7 @@ class SendPath:
         timeout_ms: int,
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
     ) -> Accepted:
-        """To this queue, once."""
+        """Send to this queue, in one attempt."""
         start_ms = self._clock.monotonic_ms()
         target = self._known(queue.topic) or await self._target(queue.topic, timeout_ms)
         left_ms = max(1, timeout_ms - (self._clock.monotonic_ms() - start_ms))
@@ -142,7 +142,7 @@ class SendPath:
             raise
 
     async def oneway(self, topic: str, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int) -> None:
-        """Returns when the message is handed to the network; nobody says what became of it."""
+        """Returns when the message is written to the network; there is no answer."""
         target = self._known(topic) or await self._target(topic, timeout_ms)
         chosen = queue or self._choice.choose(target.queues, now_ms=self._clock.monotonic_ms())
         addr = self._master(target, chosen)
@@ -150,20 +150,20 @@ class SendPath:
         await self._session.notify_command(addr, command, timeout_ms=timeout_ms)
 
     async def queues(self, topic: str, timeout_ms: int) -> tuple[MessageQueue, ...]:
-        """Those a message may go to, in the order of the route."""
+        """The writable queues, in the order of the route."""
         return (self._known(topic) or await self._target(topic, timeout_ms)).queues
 
     async def master(self, topic: str, broker_name: str, timeout_ms: int) -> str:
-        """Where this broker writes messages of the topic; NoQueueError when it has no master at present."""
+        """The master address of this broker for the topic; NoQueueError if it has no master."""
         target = self._known(topic) or await self._target(topic, timeout_ms)
         return self._master(target, MessageQueue(topic=topic, broker_name=broker_name, queue_id=0))
 
     def masters(self) -> dict[str, tuple[str, str]]:
-        """By broker name, where it was written to last and a topic it has."""
+        """By broker name: its master address and one of its topics."""
         return {name: (addr, topic) for topic, target in self._targets.items() for name, addr in target.masters.items()}
 
     def _known(self, topic: str) -> Target | None:
-        """The target if it can be written to, and the route it was made of is remembered and still fresh."""
+        """The cached target if it has queues and its route is still valid."""
         target = self._targets.get(topic)
         if target is None or not target.queues or self._session.routes.peek(topic) is not target.route:
             return None
@@ -177,7 +177,7 @@ class SendPath:
             target = self._targets[topic] = Target(route, publish_queues(topic, route), masters)
         if not target.queues:
             self._session.routes.expire(topic)
-            raise NoQueueError(topic, "no queue of it can be written at present")
+            raise NoQueueError(topic, "it has no writable queue")
         return target
 
     async def _route_by(self, topic: str, timeout_ms: int) -> TopicRoute:
@@ -190,7 +190,7 @@ class SendPath:
             raise RequestTimeoutError(addrs, RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout_ms) from None
 
     async def _route(self, topic: str) -> TopicRoute:
-        """Of a topic that does not exist the route it will have once a broker got its first message."""
+        """For a topic that does not exist: the route it will have once a broker stores its first message."""
         try:
             return await self._session.routes.get(topic)
         except TopicNotFound as unknown:
@@ -203,7 +203,7 @@ class SendPath:
     async def _watched(
         self, target: Target, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, code: RequestCode
     ) -> Accepted:
-        """An exchange from which we learn how its broker does."""
+        """An exchange that records the broker's latency or failure."""
         assert self._faults is not None
         start_ms = self._clock.monotonic_ms()
         isolated = reachable = True
@@ -214,7 +214,7 @@ class SendPath:
             reachable = False
             raise
         except RocketQError:
-            reachable = self._faults.config.probe_interval_ms is None  # with probes somebody finds out
+            reachable = self._faults.config.probe_interval_ms is None  # with probes, the prober detects recovery
             raise
         except asyncio.CancelledError:
             isolated = False
@@ -248,7 +248,7 @@ class SendPath:
     def _master(self, target: Target, queue: MessageQueue) -> str:
         addr = target.masters.get(queue.broker_name)
         if addr is None:
-            raise NoQueueError(queue.topic, f"broker {queue.broker_name} has no master at present")
+            raise NoQueueError(queue.topic, f"broker {queue.broker_name} has no master in the route")
         return addr
 
     def _template(self, queue: MessageQueue, code: RequestCode) -> SendTemplate:
@@ -287,7 +287,7 @@ class SendPath:
 
 
 class Sender:
-    """Sends as a producer of `group` does. Topics and queues are as brokers know them."""
+    """Sends for `group` without registering a producer. Names include the namespace."""
 
     def __init__(self, session: Session, group: str, *, attempts_max: int = 3) -> None:
         self._session = session
@@ -296,9 +296,9 @@ class Sender:
     async def send(
         self, message: Message, queue: MessageQueue | None = None, *, timeout_ms: int = SEND_TIMEOUT_MS
     ) -> SendResult:
-        """To this queue, once; without one to a queue of the topic, and after a failure to one of another broker.
+        """Send to this queue in one attempt, or to any queue of the topic with retries on other brokers.
 
-        The timeout bounds the whole call. A message whose answer did not come may have been stored.
+        The timeout bounds the whole call. A message whose answer did not arrive may have been stored.
         """
         outgoing = prepare(message, self._session.unique_ids.next(self._session.clock.now_ms()))
         if queue is not None:
@@ -309,7 +309,7 @@ class Sender:
 
 
 class Prober:
-    """Of one producer. A small question that every broker answers, with little patience."""
+    """Probes unreachable brokers of one producer with a small request and a short timeout."""
 
     def __init__(self, session: Session, faults: FaultLatency, path: SendPath) -> None:
         self._session = session
@@ -331,11 +331,11 @@ class Prober:
             await asyncio.sleep(interval_ms / 1000)
             try:
                 await self.probe()
-            except Exception:  # probing must go on, whatever failed this time
+            except Exception:  # probing continues after any failure
                 log.exception("brokers could not be probed")
 
     async def probe(self) -> None:
-        """All that are out of reach, at once; those that have left all routes are forgotten."""
+        """Probe all unreachable brokers concurrently; forget those that have left all routes."""
         masters = self._path.masters()
         self._faults.keep_only(masters)
         timeout_ms = self._faults.config.probe_timeout_ms
@@ -350,4 +350,4 @@ class Prober:
         for name in found.results:
             self._faults.reached(name)
         for name, error in found.failures.items():
-            log.debug("broker %s is still out of reach: %s", name, error)
+            log.debug("broker %s is still unreachable: %s", name, error)

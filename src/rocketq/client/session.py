@@ -32,16 +32,16 @@ from rocketq.runtime.clock import Clock, SystemClock
 
 @runtime_checkable
 class ReportsHealth(Protocol):
-    """A member that has something to say."""
+    """A member with a health report."""
 
     def health(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHealth:
-    """`brokers` of the routes in use by address, True where a connection is open; a broker nobody needed yet has none.
+    """`brokers` of the routes in use by address, True if a connection is open; unused brokers have none.
 
-    `routes` are the ages of remembered routes by topic. `members` is what producers and consumers say of themselves.
+    `routes` are the ages of cached routes by topic. `members` are the reports of producers and consumers.
     """
 
     client_id: str
@@ -58,14 +58,14 @@ _DONE = (ResponseCode.SUCCESS,)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfig:
     control_timeout_ms: int = 3_000
-    """For every request but sends and pulls."""
+    """For every request except sends and pulls."""
     route_life_ms: int = 30_000
-    """How long a route is used before it is asked for again; those of members are asked for as often."""
+    """How long a cached route is valid; routes of members are refreshed at this interval."""
     heartbeat_interval_ms: int = 30_000
     instance_name: str | None = None
-    """Names this client among those of its host; must be unique there. None: process id and a random number."""
+    """Distinguishes clients of one host; must be unique there. None: process id and a random number."""
     namespace: str | None = None
-    """Put before every topic and group in requests, and taken off whatever is handed out."""
+    """Prefix of every topic and group in requests; removed from returned names."""
     tls: ClientTls | None = None
     credentials: Credentials | None = None
 
@@ -89,7 +89,7 @@ class Session:
         self.config = config or SessionConfig()
         self.clock = clock or SystemClock()
         self.client_id = _client_id(self.config.instance_name)
-        """What brokers know this session by: one producer and one consumer of a group each."""
+        """The client id for brokers: at most one producer and one consumer of each group."""
         self.dispatcher = Dispatcher()
         self.namespace = Namespace(self.config.namespace or _implied_namespace(name_servers))
         self.name_servers = NameServers(parse_name_servers(name_servers), self.exchange)
@@ -113,7 +113,7 @@ class Session:
         timeout_ms: int | None = None,
         accept: Collection[int] = _DONE,
     ) -> Command:
-        """The answer of a broker; one whose code is not accepted is raised as the BrokerError it stands for."""
+        """The answer of a broker; a code that is not accepted is raised as its BrokerError."""
         command = make_request(header, opaque=0, code=code, body=body, extra=extra)
         return await self.exchange(addr, command, timeout_ms=timeout_ms, accept=accept)
 
@@ -126,7 +126,7 @@ class Session:
         body: bytes = b"",
         timeout_ms: int | None = None,
     ) -> None:
-        """A request that wants no answer; returns when it is handed to the network."""
+        """Send a one-way request; returns when it is written to the network."""
         await self.notify_command(
             addr, make_request(header, opaque=0, code=code, body=body, oneway=True), timeout_ms=timeout_ms
         )
@@ -144,7 +144,7 @@ class Session:
         return await self.name_servers.call(make_request(header, opaque=0, code=code, body=body))
 
     async def call_all_name_servers(self, header: Header) -> None:
-        """Every NameServer; PartlyFailedError names those that did not accept it."""
+        """Send to every NameServer; PartlyFailedError names those that failed."""
         command = make_request(header, opaque=0)
         await on_each({addr: self.exchange(addr, command) for addr in self.name_servers.addrs})
 
@@ -164,20 +164,20 @@ class Session:
         return answer
 
     async def cluster(self) -> ClusterTable:
-        """All brokers that are registered now."""
+        """All registered brokers."""
         return ClusterTable.decode((await self.call_name_server(code=RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
     @property
     def is_plain(self) -> bool:
-        """Whether frames may be made without a command: nothing must be signed, nobody looks on."""
+        """Whether frames may be encoded without a Command: no credentials and no hooks."""
         return self._is_plain
 
     def opened(self, addr: str) -> Connection | None:
-        """The connection to this address, if there is one."""
+        """The open connection to this address, or None."""
         return self._pool.opened(addr)
 
     async def writable(self, addr: str, code: int, timeout_ms: int) -> tuple[Connection, int]:
-        """A connection whose peer is not behind with reading, and what is left of the time then."""
+        """A connection that accepts writes, and the remaining time."""
         self._refuse_if_closed()
         start_ms = self.clock.monotonic_ms()
         connection = await self._pool.ready(addr, code, timeout_ms)
@@ -187,7 +187,7 @@ class Session:
         return self._pool.opened(addr) is not None
 
     def health(self) -> SessionHealth:
-        """What it is connected to, how old its routes are, and what its members say."""
+        """Connections, ages of routes, and reports of members."""
         members = self.members.all()
         addrs = {addr for broker in self.routes.brokers() for addr in broker.addrs.values()}
         return SessionHealth(
@@ -227,7 +227,7 @@ def _client_id(instance_name: str | None) -> str:
 
 
 def _local_ip() -> str:
-    """Of the way to other networks, without sending anything there; ids need no more than a hint."""
+    """The local address of the default route; sends no packet."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.1", 9))
@@ -237,5 +237,5 @@ def _local_ip() -> str:
 
 
 def _host_bytes() -> bytes:
-    """Four bytes that stay the same on one host; ids need no more, and no address is looked up for them."""
+    """Four bytes that identify the host, from its name; needs no address lookup."""
     return zlib.crc32(socket.gethostname().encode()).to_bytes(4, "big")

@@ -97,8 +97,8 @@ class TraceCollector:
             self._full.clear()
             try:
                 await self._flush()
-            except Exception as error:  # trace is told or lost, never anybody's failure
-                log.debug("trace was not told: %s", error)
+            except Exception as error:  # trace records may be lost, but must not fail a send
+                log.debug("trace records were not sent: %s", error)
 
     async def _flush(self) -> None:
         records = [self._records.popleft() for _ in range(len(self._records))]

@@ -28,7 +28,7 @@ Verdict = TransactionState | None
 class TransactionListener:
     """Both may be `def`, run on a thread, or `async def`. An exception means UNKNOWN: the broker asks again later.
 
-    `execute(message, arg)` does the local part after the half message is stored; `check(message)` says later, maybe in
+    `execute(message, arg)` runs the local transaction after the half message is stored; `check(message)` runs later, maybe in
     another process, how it ended.
     """
 
@@ -37,7 +37,7 @@ class TransactionListener:
 
 
 def end_of_send(group: str, topic: str, sent: SendResult, state: TransactionState) -> EndTransactionRequest:
-    """What tells the broker how the local part of a message it holds ended."""
+    """The request that reports the state of a local transaction to the broker of its half message."""
     try:
         _, half_log_offset = decode_message_id(sent.offset_message_id)
     except ValueError as error:
@@ -71,7 +71,7 @@ def end_of_check(
 
 
 def verdict(given: object) -> TransactionState:
-    """What a listener said; whatever is no state is UNKNOWN."""
+    """The state a listener returned; anything else is UNKNOWN."""
     return given if isinstance(given, TransactionState) else TransactionState.UNKNOWN
 
 
@@ -89,7 +89,7 @@ class Transactions:
         self._checks = 0
 
     async def finish(self, message: Message, arg: Any, sent: SendResult, topic: str, addr: str) -> TransactionResult:
-        """Run the local part and tell the broker at `addr`; it asks again when it does not hear of it."""
+        """Run the local transaction and report it to the broker at `addr`, which checks later if the report is lost."""
         error: BaseException | None = None
         if sent.status is SendStatus.SEND_OK:
             state, error = await self._ask(self._listener.execute, message, arg)
@@ -98,7 +98,7 @@ class Transactions:
         try:
             await self._session.notify(addr, end_of_send(self._group, topic, sent, state))
         except RocketQError as lost:
-            log.warning("the end of transaction %s was not told: %s", sent.message_id, lost)
+            log.warning("the end of transaction %s was not sent: %s", sent.message_id, lost)
         return TransactionResult(sent=sent, state=state, error=error)
 
     async def check(self, addr: str, header: CheckTransactionRequest, message: StoredMessage) -> None:
@@ -111,14 +111,14 @@ class Transactions:
                 state, _ = await self._ask(self._listener.check, message)
             await self._session.notify(addr, end_of_check(self._group, header, message, state))
         except RocketQError as lost:
-            log.warning("the verdict on %s was not told: %s", message.message_id, lost)
+            log.warning("the result of the check of %s was not sent: %s", message.message_id, lost)
         finally:
             self._checks -= 1
 
     async def _ask(
         self, listener: Callable[..., Any], *arguments: Any
     ) -> tuple[TransactionState, BaseException | None]:
-        """On a thread unless it is asynchronous; whatever it raises means that nothing is known."""
+        """Runs on a thread unless it is asynchronous; an exception means UNKNOWN."""
         try:
             if inspect.iscoroutinefunction(listener):
                 given = await listener(*arguments)

@@ -27,7 +27,7 @@ _STOP_S: Final = 10.0
 
 
 class EtcdError(RocketQError):
-    """etcd is not there, or does not start."""
+    """etcd is not installed, or does not start."""
 
 
 def find_etcd() -> str | None:
@@ -36,7 +36,7 @@ def find_etcd() -> str | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many that no connection takes meanwhile, each with the neighbours a broker uses."""
+    """A range of ports below those of outgoing connections, with the adjacent ports that a broker uses."""
     return [pick_port("127.0.0.1") for _ in range(count)]
 
 
@@ -50,7 +50,7 @@ class EtcdMember:
     scheme: str = "http"
     host: str = "127.0.0.1"
     before: Sequence[str] = ()
-    """A command that runs another one somewhere else, in a network of its own."""
+    """Command prefix that runs a command in another network namespace."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -87,7 +87,7 @@ class EtcdMember:
         return self.folder / "pid"
 
     def _end_orphan(self) -> None:
-        """Whoever started it last was killed, and it still has the files."""
+        """The process that started it was killed, and etcd still has the files open."""
         deadline = time.monotonic() + _STOP_S
         pid = self._pid_path.read_text().strip() if self._pid_path.exists() else ""
         while pid.isdecimal() and self._runs_as(int(pid)):
@@ -125,7 +125,7 @@ class EtcdMember:
 
 
 class LocalEtcd:
-    """A cluster on loopback; its data lies in `folder` and outlives `stop`."""
+    """A cluster on loopback; its data is in `folder` and survives `stop`."""
 
     def __init__(self, folder: Path, members: int = 1, extra: Sequence[str] = (), scheme: str = "http") -> None:
         program = find_etcd()
@@ -210,7 +210,7 @@ class LocalEtcd:
 
 
 def _is_healthy(member: EtcdMember) -> bool:
-    if member.scheme != "http":  # whoever uses TLS knows by its first call
+    if member.scheme != "http":  # with TLS, the first call of the client shows it
         return _accepts(member.host, member.client_port)
     try:
         with urllib.request.urlopen(f"{member.endpoint}/health", timeout=1) as answer:

@@ -3,10 +3,10 @@
     with FaultProxy("127.0.0.1:9876") as proxy:
         client = Session(proxy.addr)
         proxy.cut()          # every open connection is gone, new ones work
-        proxy.refuse()       # new ones are closed at once
+        proxy.refuse()       # new ones are closed immediately
         proxy.restore()
 
-It runs on a thread of its own, so that tests with and without an event loop can use it.
+It runs on a background thread, so that tests with and without an event loop can use it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _READ_BYTES: Final = 64 * 1024
 
 
 class FaultProxy:
-    """Passes bytes between who connects to `addr` and the target until it is told otherwise."""
+    """Forwards bytes between clients of `addr` and the target, until a fault is switched on."""
 
     def __init__(self, target_addr: str, listen_addr: str = "127.0.0.1:0") -> None:
         self._target = _host_and_port(target_addr)
@@ -41,23 +41,23 @@ class FaultProxy:
     # what can be done to connections
 
     def cut(self) -> None:
-        """Every open connection ends at once, as with a crash in between."""
+        """Close every open connection immediately, as in a crash."""
         self._do(lambda: self._each(_Link.abort))
 
     def refuse(self) -> None:
-        """New connections are closed at once; those that are open go on."""
+        """Close new connections immediately; open ones stay."""
         self._do(lambda: setattr(self, "_refusing", True))
 
     def freeze(self) -> None:
-        """Nothing passes any more, and nobody is told: a half-open connection."""
+        """Stop forwarding without closing: a half-open connection."""
         self._do(self._flowing.clear)
 
     def delay(self, delay_ms: int) -> None:
-        """Whatever is read from now on passes so much later."""
+        """Delay everything that is read from now on."""
         self._do(lambda: setattr(self, "_delay_s", delay_ms / 1000))
 
     def half_close(self) -> None:
-        """The way to the target ends; what it still says passes."""
+        """Close the direction to the target; bytes from the target still pass."""
         self._do(lambda: self._each(_Link.half_close))
 
     def restore(self) -> None:

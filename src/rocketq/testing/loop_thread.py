@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for tests that are not asynchronous themselves."""
+"""An event loop on a background thread, for synchronous tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, _Result], timeout_s: float = 30) -> _Result:
-        """The result of work done on the loop; whatever it raises is raised here."""
+        """Run a coroutine on the loop; returns its result or raises its exception."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ SECTOR_BYTES = 512
 
 
 class _Inode:
-    """A file whatever its name is now; the handle keeps its number from being used again."""
+    """A file, independent of its current name; the open handle prevents reuse of its inode number."""
 
     def __init__(self, path: Path, *, durable: bool) -> None:
         self.handle = os.open(path, os.O_RDONLY)

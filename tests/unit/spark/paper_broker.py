@@ -86,7 +86,7 @@ class PaperBroker:
             return MASTER
         if self.slave_high is not None:
             return SLAVE
-        raise NoQueueError(topic, f"broker {broker_name} is not there at present")
+        raise NoQueueError(topic, f"broker {broker_name} is not in the route")
 
     def master(self, topic: str, broker_name: str) -> str | None:
         return MASTER if self.has_master else None

@@ -265,14 +265,14 @@ def test_what_does_not_fit_comes_over_the_line(
     with caplog.at_level(logging.INFO):
         assert read(monkeypatch, broker, 0, COUNT, subExpression=expression) == list(range(COUNT))
     assert broker.records > 0
-    assert "T queue 0: read over the line: " in caplog.text
+    assert "T queue 0: read over the network: " in caplog.text
 
 
 def test_a_broker_that_insists_on_places_is_told_of(monkeypatch: pytest.MonkeyPatch, broker: PlacedBroker) -> None:
     """Goal: nobody asks it forever."""
     broker.insists = True
     broker.file_of(30).unlink()
-    with pytest.raises(SparkError, match="answers with places where records were asked for"):
+    with pytest.raises(SparkError, match="answered with locations instead of records"):
         read(monkeypatch, broker, 0, COUNT)
 
 

@@ -223,5 +223,5 @@ def test_with_the_master_away_a_slave_is_enough(monkeypatch: pytest.MonkeyPatch)
     broker.slave_high, broker.has_master = 100, False
     assert read(monkeypatch, broker, 0, 100) == list(range(100))
     broker.slave_high = 50
-    with pytest.raises(SparkError, match="at offset 50: slave:1: a slave that lacks messages"):
+    with pytest.raises(SparkError, match="at offset 50: slave:1: the slave lacks messages"):
         read(monkeypatch, broker, 0, 100)

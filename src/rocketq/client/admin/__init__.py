@@ -30,7 +30,7 @@ class AsyncAdmin:
         config: SessionConfig | None = None,
         session: Session | None = None,
     ) -> None:
-        """A session of its own, closed with it, unless one is given."""
+        """Opens a session that it closes itself, unless the caller passes one."""
         self._owns_session = session is None
         self.session = session or Session(name_servers, config=config)
         self.topics = AsyncTopics(self.session)

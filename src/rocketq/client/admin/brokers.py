@@ -25,7 +25,7 @@ class BrokerDirectory:
         self._session = session
 
     async def masters(self, cluster: str | None = None, broker: str | None = None) -> dict[str, str]:
-        """Addresses by name: of all masters, those of a cluster, or one broker alone; NotFoundError for none."""
+        """Addresses by name: of all masters, those of a cluster, or one broker; NotFoundError if there are none."""
         if broker is not None:
             return dict([await self._one(broker)])
         table = await self._session.cluster()
@@ -43,7 +43,7 @@ class BrokerDirectory:
         return (await self._one(broker))[1]
 
     async def name_of(self, addr: str) -> str | None:
-        """Whose address it is; None when nobody has registered it."""
+        """The broker that has registered this address; None if there is none."""
         table = await self._session.cluster()
         return next((name for name, data in table.brokers.items() if addr in data.addrs.values()), None)
 

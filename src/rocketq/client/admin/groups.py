@@ -65,7 +65,7 @@ class QueueLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """A group now; `unreachable` says why some brokers were not heard."""
+    """The state of a group; `unreachable` has the error of each broker that did not answer."""
 
     group: str
     members: tuple[Connection, ...] = ()
@@ -74,7 +74,7 @@ class GroupStatus:
     from_where: ConsumeFromWhere | None = None
     subscriptions: Mapping[str, Subscription]
     conflicts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By topic, the different things that members want of it, as far as brokers tell."""
+    """By topic, the differing subscriptions of the members that brokers report."""
     queues: tuple[QueueLag, ...] = ()
     consume_tps: float = 0.0
     unreachable: Mapping[str, str]
@@ -131,7 +131,7 @@ def _min_offset(found: QueueRange | None) -> int | None:
 
 
 def merge_connections(parts: Iterable[ConsumerConnections]) -> ConsumerConnections | None:
-    """What several brokers say about one group; a member of several is one member. None when nobody is connected."""
+    """Merges the answers of several brokers, counting each member once. None if no member is connected."""
     found = list(parts)
     if not found:
         return None
@@ -191,7 +191,7 @@ class GroupLookup:
         return found.results
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """None where nothing was. 4.x brokers of Apache say 0 instead while the queue still starts there."""
+        """None if nothing was committed. Apache's 4.x brokers answer 0 instead while the queue still starts at 0."""
         request = QueryOffsetRequest(group=group, topic=queue.topic, queue_id=queue.queue_id, zero_if_none=False)
         accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         answer = await self._session.call(await self._positions.addr(queue), request, accept=accept)
@@ -237,7 +237,7 @@ class AsyncGroups:
         strict: bool | None = None,
         **changes: Unpack[GroupChanges],
     ) -> dict[str, GroupConfig]:
-        """Make or change a group on every master, on those of a cluster, or on one broker; what it is there then. A
+        """Create or change a group on every master, on those of a cluster, or on one broker; returns the result. A
         strict group refuses members that want something else than the others."""
         if (fault := group_fault(group)) is not None:
             raise ConfigError(fault)
@@ -305,7 +305,7 @@ class AsyncGroups:
         )
 
     async def connections(self, group: str) -> ConsumerConnections:
-        """Who is connected and what they subscribe to; ConsumerNotOnline when nobody is."""
+        """Connected members and their subscriptions; ConsumerNotOnline if there are none."""
         masters = await self._directory.masters()
         found = await self._on_masters(masters, membership.ConsumerConnectionRequest(group=group))
         merged = merge_connections(ConsumerConnections.decode(answer.body) for answer in found.results.values())
@@ -324,7 +324,7 @@ class AsyncGroups:
         return tuple({member.client_id: member for part in parts for member in part.connections}.values())
 
     async def running(self, group: str, client_id: str) -> RunningConsumer:
-        """What a connected member says about itself."""
+        """The running report of a connected member."""
         request = membership.RunningInfoRequest(group=group, client_id=client_id)
         masters = await self._lookup.online_at(group, await self._directory.masters())
         if not masters:

@@ -84,11 +84,11 @@ class AsyncMessages:
         return tuple(sorted((message for part in parts.values() for message in part), key=_by_store_time)[:count_max])
 
     async def resend(self, message_id: str, topic: str | None = None, *, to_topic: str | None = None) -> SendResult:
-        """Send a copy with an id of its own, to the topic it was meant for at first unless one is named."""
+        """Send a copy with a new id, to its original topic unless another is named."""
         return await self._sender.send(copy_of(await self.get(message_id, topic), to_topic))
 
     async def _place(self, message_id: str) -> tuple[str, str, int] | None:
-        """Broker name, address and log offset, where the id is one of these and its broker is one of ours."""
+        """Broker name, address and log offset, if the id contains these and its broker is in this cluster."""
         try:
             host, log_offset = decode_message_id(message_id)
         except ValueError:
@@ -107,7 +107,7 @@ class AsyncMessages:
     async def _query(
         self, request: QueryMessageRequest, wanted: Callable[[StoredMessage], bool]
     ) -> tuple[StoredMessage, ...]:
-        """Of all brokers of the topic. The index goes by hashes: `wanted` tells what was really asked for."""
+        """From all brokers of the topic. The index compares hashes: `wanted` filters the results by the real key."""
         masters = masters_of(await self._session.routes.refresh(request.topic))
         accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         calls = {name: self._session.call(addr, request, accept=accept) for name, addr in masters.items()}

@@ -37,7 +37,7 @@ class AsyncOffsets:
         self._positions = QueuePositions(session)
 
     async def get(self, group: str, topic: str) -> tuple[QueueOffset, ...]:
-        """What the group has committed for each queue of a topic, and where the queue begins and ends."""
+        """Committed offset, first offset and end of each queue of a topic."""
         queues = await self._queues(topic)
         committed = await on_each({queue: self._groups.committed(group, queue) for queue in queues})
         bounds = await on_each({queue: self._positions.bounds(queue) for queue in queues})
@@ -50,9 +50,9 @@ class AsyncOffsets:
     async def reset(
         self, group: str, topic: str, to: ResetTo, *, queue: tuple[str, int] | None = None, preview: bool = False
     ) -> tuple[OffsetChange, ...]:
-        """Where each queue of the topic (or one, by broker name and queue id) starts again; with `preview` only told.
+        """Reset each queue of the topic (or one, by broker name and queue id); with `preview` nothing is changed.
 
-        The group need not be running. Members that do are told by their brokers, drop what they hold and start there.
+        The group need not be running. Brokers notify connected members, which drop the messages they hold and restart.
         """
         await self._groups.require(group)
         queues = _pick(await self._queues(topic), topic, queue)
@@ -110,7 +110,7 @@ def _pick(queues: tuple[MessageQueue, ...], topic: str, wanted: tuple[str, int] 
 
 
 def _refuse_unheard(group: str, to: ResetTo, online: Mapping[str, Command], *, one_queue: bool) -> None:
-    """Apache's 4.x brokers know resets by time alone and would take one to an offset for another."""
+    """Apache's 4.x brokers only reset by time and would misread a reset to an offset."""
     for broker_name, answer in online.items():
         knows_offsets = answer.version >= V5_0_0 or answer.language is Language.PYTHON
         if not knows_offsets and (one_queue or to.timestamp_ms is None):

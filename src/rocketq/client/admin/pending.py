@@ -24,7 +24,7 @@ from rocketq.protocol.names import HALF_OP_TOPIC, HALF_TOPIC, TIMER_TOPIC, Prope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenHalf:
-    """A half nobody has decided on. `checks`: so often a producer of its group was asked."""
+    """A half message without a decision. `checks`: how often the broker asked a producer of its group."""
 
     broker_name: str
     topic: str
@@ -96,7 +96,7 @@ class AsyncTransactions:
         return tuple(half for queue in queues for half in found[queue])
 
     async def _of(self, queue: MessageQueue) -> tuple[OpenHalf, ...]:
-        """Op messages first: a half that moves meanwhile is found at its new place."""
+        """Op messages first: a half message that moves during the scan is then found at its new position."""
         ops: Sequence[StoredMessage] = ()
         for other in await self._queues(HALF_OP_TOPIC):
             if (other.broker_name, other.queue_id) == (queue.broker_name, queue.queue_id):
@@ -197,7 +197,7 @@ class AsyncTimers:
         return tuple(sorted(found, key=lambda timer: (timer.due_ms, timer.unique_key or "")))
 
     async def cancel(self, handle: str) -> Recalled:
-        """Take a message back by the handle its producer got; a broker's refusal says why not."""
+        """Cancel a timed message by the handle of its send result; raises the broker's error if it is too late."""
         place = decode_recall_handle(handle)
         addr = await self._directory.addr(place.broker_name)
         answer = await self._session.call(addr, RecallRequest(topic=place.topic, handle=handle))

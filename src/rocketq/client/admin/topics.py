@@ -118,7 +118,7 @@ class AsyncTopics:
         return {topic: topic_kind(topic, reserved) for topic in sorted(topics)}
 
     async def route(self, topic: str) -> TopicRoute:
-        """What the NameServer says now; TopicNotFound when no broker has it."""
+        """The current route of the NameServer; TopicNotFound if no broker has the topic."""
         return await self._session.routes.refresh(topic)
 
     async def configs(self, topic: str) -> dict[str, TopicConfig]:
@@ -166,7 +166,7 @@ class AsyncTopics:
         return brokers
 
     async def _await_route(self, topic: str, request: headers.CreateTopicRequest, addrs: set[str]) -> bool:
-        """Brokers register a topic after they made it; nothing tells us when."""
+        """Brokers register a topic some time after they created it; there is no notification."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._session.config.control_timeout_ms / 1000):
                 while not await self._is_routed(topic, request, addrs):

@@ -36,22 +36,22 @@ from rocketq.remoting.tls import ClientTls
 
 CONNECT_TIMEOUT_MS: Final = 3_000
 IDLE_S_MAX: Final = 60.0
-"""Servers close what nobody used for two minutes: a connection that is older than this may be closed on its way."""
+"""Servers close connections after two idle minutes: one that is idle for longer than this may already be closing."""
 SEND_TIMEOUT_MS: Final = 10_000
 _PIECE_BYTES: Final = 1 << 18
 _KERNEL_WAITS: Final = sys.platform == "linux"
-"""There one call takes in a whole answer: the kernel waits for all of it, and has a timeout of its own."""
+"""On Linux one call receives a whole answer: the kernel waits for all bytes and applies the timeout."""
 _START: Final = struct.Struct(">i4s")
 
 ReadInto = Callable[[memoryview], None]
 """Fills a piece of memory with the bytes that come next."""
 BodyReader = Callable[[Command, int, ReadInto], bool]
-"""Told of an answer without its body, how many bytes that has and how they are had. It takes all of them, or says False
-and takes none."""
+"""Called with an answer without its body, the size of the body, and a function that reads it. Reads all and returns True,
+or reads nothing and returns False."""
 
 
 class BlockingConnection:
-    """Answers are matched by their opaque; requests of the peer are none of our business and dropped."""
+    """Matches answers by their opaque; requests of the peer are dropped."""
 
     def __init__(self, addr: str, *, tls: ssl.SSLContext | None = None, timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
         self.addr = addr
@@ -61,7 +61,7 @@ class BlockingConnection:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = tls.wrap_socket(plain) if tls is not None else plain
             self.is_local = self._socket.getsockname()[0] == self._socket.getpeername()[0]
-            """Whether both ends have one address: the same machine, or what it lends its address to."""
+            """Whether both ends have one address: the same machine, or one behind its address (NAT)."""
             self._kernel_waits = _KERNEL_WAITS and tls is None
             if self._kernel_waits:
                 plain.settimeout(None)
@@ -75,11 +75,11 @@ class BlockingConnection:
 
     @property
     def is_stale(self) -> bool:
-        """Not used for so long that a new one is safer, or left in the middle of an answer."""
+        """Idle for too long, or closed in the middle of an answer: open a new connection instead."""
         return self._is_cut or time.monotonic() - self._used_s > IDLE_S_MAX
 
     def send(self, command: Command) -> int:
-        """Hand a request to the network; its opaque is what receive() gives back with the answer."""
+        """Send a request; receive() returns its opaque with the answer."""
         return self.post(lambda opaque: encode_command(replace(command, opaque=opaque)))
 
     def post(self, frame_of: Callable[[int], bytes]) -> int:
@@ -103,7 +103,7 @@ class BlockingConnection:
         return answer
 
     def receive(self, code: int, timeout_ms: int, take: BodyReader | None = None) -> Command:
-        """The next answer to any request that was sent; without its body if `take` has it."""
+        """The next answer to any request that was sent; without its body if `take` has read it."""
         if self._early:
             return self._early.pop(next(iter(self._early)))
         deadline_s = time.monotonic() + timeout_ms / 1000
@@ -167,7 +167,7 @@ class BlockingConnection:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _some(self, count: int, timeout_s: float) -> bytes:
-        """The next bytes; all of them, unless the time is over or this system or TLS hands them out in pieces."""
+        """The next bytes; all of them, unless the timeout expires or this system or TLS returns them in pieces."""
         if not self._kernel_waits:
             self._socket.settimeout(timeout_s)
             return self._socket.recv(min(count, _PIECE_BYTES))
@@ -178,7 +178,7 @@ class BlockingConnection:
             raise TimeoutError from None
 
     def _some_into(self, piece: memoryview, timeout_s: float) -> int:
-        """As _some(), to where the bytes belong."""
+        """As _some(), into a buffer."""
         if timeout_s <= 0:
             raise TimeoutError
         if not self._kernel_waits:
@@ -192,7 +192,7 @@ class BlockingConnection:
 
 
 def _timeval(seconds: float) -> bytes:
-    """As the kernel takes it; 0 would mean to wait forever."""
+    """A C timeval; 0 would mean no timeout."""
     return struct.pack("ll", int(seconds), max(1, int(seconds % 1 * 1_000_000)))
 
 
@@ -264,7 +264,7 @@ class BlockingClient:
         return self._routes[topic]
 
     def knew(self, topic: str) -> bool:
-        """Whether it was there once: if it is not now, its brokers are away and may come back."""
+        """Whether the topic existed before: if it has no route now, its brokers are down and may return."""
         return topic in self._known
 
     def forget_routes(self) -> None:
@@ -272,14 +272,14 @@ class BlockingClient:
         self._routes.clear()
 
     def broker(self, topic: str, broker_name: str, *, broker_id: int = MASTER_ID, fresh: bool = False) -> str:
-        """Where a broker of the topic is, or another of its name; NoQueueError when none is there at present."""
+        """The address of a broker of the topic, or of another replica of that name; NoQueueError if there is none."""
         addr = broker_addr(self.route(topic, fresh=fresh), broker_name, broker_id)
         if addr is None:
-            raise NoQueueError(topic, f"broker {broker_name} is not there at present")
+            raise NoQueueError(topic, f"broker {broker_name} is not in the route")
         return addr
 
     def master(self, topic: str, broker_name: str) -> str | None:
-        """Where the one that is written to is; what is not there is not anywhere."""
+        """The address of the master; None if there is no master."""
         brokers = (each for each in self.route(topic).brokers if each.broker_name == broker_name)
         return next((each.addrs.get(MASTER_ID) for each in brokers), None)
 
@@ -308,7 +308,7 @@ class BlockingClient:
         raise UnreachableError(";".join(self._name_servers), f"no NameServer answered: {reasons}")
 
     def _call_one(self, addr: str, header: Header | None, code: RequestCode | None) -> Command:
-        """A connection from before may have been closed meanwhile, which says nothing about the NameServer."""
+        """Retries once on a new connection: an old one may be closed although the NameServer is up."""
         was_connected = addr in self._links
         try:
             return self.call(addr, header, code=code)
@@ -340,7 +340,7 @@ class RequestPipeline(Generic[_Item]):
         return len(self._flights) + len(self._lost)
 
     def post(self, addr: str, item: _Item, code: int, frame_of: Callable[[int], bytes], timeout_ms: int) -> None:
-        """Send it; what fails comes out of next() like everything else."""
+        """Send it; next() also returns failures."""
         try:
             opaque = self._client.link(addr).post(frame_of)
         except RemotingError as error:
@@ -350,7 +350,7 @@ class RequestPipeline(Generic[_Item]):
             self._flights[addr, opaque] = _Flight(item, code, time.monotonic() + timeout_ms / 1000)
 
     def next(self) -> tuple[str, _Item, Command | RemotingError]:
-        """Wait until something becomes of a request: its address (blank when it is lost), itself, and what it is."""
+        """Wait for the next result: address (blank if the request was lost), item, and answer or error."""
         while not self._lost:
             addr, flight = next((addr, flight) for (addr, _), flight in self._flights.items())
             left_ms = max(1, round((flight.deadline_s - time.monotonic()) * 1000))
@@ -366,14 +366,14 @@ class RequestPipeline(Generic[_Item]):
         return "", item, loss
 
     def abandon(self) -> None:
-        """Nobody waits any more: connections with answers to come are not used again."""
+        """Drop all requests: connections with outstanding answers are closed."""
         for addr in {addr for addr, _ in self._flights}:
             self._client.drop(addr)
         self._flights.clear()
         self._lost.clear()
 
     def _lose(self, addr: str, error: RemotingError) -> None:
-        """A connection that failed takes along everything that waits there."""
+        """Fail every request that waits on a connection that failed."""
         self._client.drop(addr)
         gone = [key for key in self._flights if key[0] == addr]
         self._lost += [(self._flights.pop(key).item, error) for key in gone]

@@ -44,7 +44,7 @@ class Step(Generic[BodyT]):
 
 
 class ReadAhead(Generic[BodyT]):
-    """Pure: it is told of answers, and says what to pull next and what is ready."""
+    """Pure: from the answers so far, it computes what to pull next and what is ready."""
 
     def __init__(self, low: int, high: int, *, depth: int, count_max: int, bytes_max: int) -> None:
         self._next = low
@@ -55,7 +55,7 @@ class ReadAhead(Generic[BodyT]):
         self._count = min(FIRST_COUNT, count_max)
         self._steps: deque[Step[BodyT]] = deque()
         self.handed_to = low
-        """Everything before it was handed out by ready()."""
+        """ready() has returned everything before it."""
 
     @property
     def is_done(self) -> bool:
@@ -74,11 +74,11 @@ class ReadAhead(Generic[BodyT]):
         return due
 
     def is_first(self, step: Step[BodyT]) -> bool:
-        """Whether all before this step's `low` was handed out: the answer to it may be passed on at once."""
+        """Whether everything before this step's `low` was returned: its answer may be passed on without waiting."""
         return self._steps[0] is step and not step.bodies
 
     def answered(self, step: Step[BodyT], body: BodyT, next_offset: int, *, passed_bytes: int = 0) -> None:
-        """The answer to a step's pull: messages up to `next_offset`. It has no body here if so many bytes of it were
+        """The answer to a step's pull: messages up to `next_offset`. The body is empty if `passed_bytes` of it were
         passed on already."""
         count, size_bytes = next_offset - step.low, len(body) or passed_bytes
         if count > 0 and size_bytes:
@@ -87,15 +87,15 @@ class ReadAhead(Generic[BodyT]):
             step.bodies.append(body)
         step.low = max(step.low, next_offset)
         if self._depth == 1:
-            self._next = max(self._next, next_offset)  # a filtered answer may pass its step: nothing lies behind it yet
+            self._next = max(self._next, next_offset)  # a filtered answer may end beyond its step
         step.is_sent = step.low >= step.high
 
     def failed(self, step: Step[BodyT]) -> None:
-        """No answer came: it is due again."""
+        """No answer came: the step is sent again."""
         step.is_sent = False
 
     def ready(self) -> list[BodyT]:
-        """The bodies that lie next in queue order, each handed out once."""
+        """The next bodies in queue order, each returned once."""
         bodies: list[BodyT] = []
         while self._steps:
             step = self._steps[0]
@@ -129,7 +129,7 @@ class ReadOptions:
     retries: int = 5
     retry_ms: int = 500
     in_place: bool = False
-    """Records of a broker on this machine may stay in its files: the sink has to know how to take them from there."""
+    """Records of a broker on this machine may be read from its files: the sink must be able to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class RecordLocations:
 
 @dataclass(frozen=True, slots=True)
 class HeldRecords:
-    """An answer that came before its turn; of its records those below `high` count."""
+    """An answer that came before earlier ones; only its records below `high` count."""
 
     data: bytes
     high: int
@@ -164,7 +164,7 @@ Body = HeldRecords | RecordLocations
 
 
 class LocalReadError(RocketQError):
-    """Files of a log cannot be seen here, or do not have (any more) what a broker said."""
+    """Files of a log are not visible here, or no longer have the records that the broker named."""
 
 
 class BodySink(Protocol):
@@ -175,10 +175,10 @@ class BodySink(Protocol):
     """
 
     def take(self, size: int, into: ReadInto, high: int) -> None:
-        """All `size` bytes of one. What `into` raises is passed on and nothing of that body kept: it comes again."""
+        """Read all `size` bytes of one body. If `into` raises, nothing of the body is kept: it is read again."""
 
     def append_local(self, placed: RecordLocations) -> None:
-        """All of them, or LocalReadError and none: they come again then, over the line."""
+        """Read all records, or raise LocalReadError and read none: they are then read over the network."""
 
 
 class RangeGoneError(RocketQError):
@@ -217,7 +217,7 @@ class QueueReader:
         self._failures = 0
         self._in_place = options.in_place and bool(boot_id())
         self._waiting: dict[int, Step[Body]] = {}
-        self._depth = 1 if self._is_filtered else options.depth  # where a filtered answer ends cannot be foreseen
+        self._depth = 1 if self._is_filtered else options.depth  # the end of a filtered answer is not known in advance
         self._ahead = self._steps_from(low)
 
     def _steps_from(self, low: int) -> ReadAhead[Body]:
@@ -232,18 +232,18 @@ class QueueReader:
 
     @property
     def next_offset(self) -> int:
-        """Everything before it has been handed out."""
+        """Everything before it has been returned."""
         return self._ahead.handed_to
 
     def __iter__(self) -> Iterator[bytes]:
-        self._in_place, self._depth = False, 1  # bodies are handed out as they are: none may have what the next one has
+        self._in_place, self._depth = False, 1  # bodies are returned as they are: they must not overlap
         self._ahead = self._steps_from(self._low)
         bodies = _Bodies()
         for _ in self.feed(bodies):
             yield from bodies.taken()
 
     def feed(self, sink: BodySink) -> Iterator[None]:
-        """The same into a sink, while it comes from the broker where that is possible; a step for every answer."""
+        """The same into a sink, streamed from the broker where possible; yields once per answer."""
         try:
             while not self._ahead.is_done:
                 try:
@@ -256,7 +256,7 @@ class QueueReader:
             self._abandon()
 
     def _hand_over(self, sink: BodySink) -> None:
-        """What lies next. Where files do not have it, all from there on is asked for again, as records."""
+        """Pass on the next bodies. If the files lack one, everything from there on is requested again, as records."""
         for body in self._ahead.ready():
             if isinstance(body, HeldRecords):
                 sink.take(len(body), _from_memory(body.data), body.high)
@@ -264,14 +264,14 @@ class QueueReader:
             try:
                 sink.append_local(body)
             except LocalReadError as reason:
-                log.info("%s queue %d: read over the line: %s", self._queue.topic, self._queue.queue_id, reason)
+                log.info("%s queue %d: read over the network: %s", self._queue.topic, self._queue.queue_id, reason)
                 self._in_place = False
                 self._abandon()
                 self._ahead = self._steps_from(body.low)
                 return
 
     def _advance(self, sink: BodySink) -> None:
-        """Send what is due, take one answer."""
+        """Send the steps that are due, process one answer."""
         addr = self._client.broker(
             self._queue.topic, self._queue.broker_name, broker_id=self._broker_id, fresh=self._failures > 0
         )
@@ -306,11 +306,11 @@ class QueueReader:
             self._take(answered, answer, addr, streamed)
 
     def _limit(self, step: Step[Body]) -> int:
-        """What lies there and beyond comes with another step; where there is none beside it, all is taken."""
+        """Records at and beyond it belong to another step; without other steps in flight there is no limit."""
         return self._high if self._depth == 1 else step.high
 
     def _is_next(self, step: Step[Body], answer: Command) -> bool:
-        """Whether its records are those that nobody has yet, from the first on."""
+        """Whether its records follow directly on those already returned."""
         if answer.code != ResponseCode.SUCCESS or not self._ahead.is_first(step):
             return False
         header = PullResponse.decode(answer.ext_fields)
@@ -339,7 +339,7 @@ class QueueReader:
                 if header.next_offset <= step.low:
                     raise RangeGoneError(self._queue, step.low, step.high)
                 if header.log_folder is not None and not self._in_place:
-                    raise RemoteProtocolError(f"{addr} answers with places where records were asked for")
+                    raise RemoteProtocolError(f"{addr} answered with locations instead of records")
                 body: Body = HeldRecords(b"", 0)
                 if answer.code == ResponseCode.SUCCESS:
                     body = _body(answer, header, step.low, self._limit(step))
@@ -360,19 +360,19 @@ class QueueReader:
                 self._handle_failure(error)
 
     def _gone(self, step: Step[Body], header: PullResponse) -> RangeGoneError:
-        """What the broker says lies next ends the gap; a queue that is shorter than this has nothing next."""
+        """The broker's next offset ends the gap, unless the queue is shorter than that."""
         beyond = header.next_offset if step.low < header.next_offset < header.max_offset else step.high
         return RangeGoneError(self._queue, step.low, min(beyond, step.high))
 
     def _retry_on_master(self, addr: str) -> None:
-        """A slave may lag behind what its master has; with the master away it is asked again, as after a failure."""
+        """A slave may lag behind its master; while the master is unavailable this counts as a failure."""
         if self._broker_id != MASTER_ID:
             self._broker_id = MASTER_ID
         else:
-            self._handle_failure(UnreachableError(addr, "a slave that lacks messages, and the master is away"))
+            self._handle_failure(UnreachableError(addr, "the slave lacks messages and the master is unavailable"))
 
     def _handle_failure(self, error: RocketQError) -> None:
-        """Begin again with what is missing, a little later; the failure itself after too many."""
+        """Request what is missing again after a pause; raises the failure after too many."""
         self._failures += 1
         if self._failures > self._options.retries:
             raise error
@@ -384,7 +384,7 @@ class QueueReader:
             self._pause(self._options.retry_ms / 1000)
 
     def _abandon(self) -> None:
-        """Answers that are still on their way are not waited for: their connection goes."""
+        """Close the connection of outstanding answers instead of waiting for them."""
         for step in self._waiting.values():
             self._ahead.failed(step)
         if self._waiting and self._addr is not None:
@@ -393,7 +393,7 @@ class QueueReader:
 
 
 class _Bodies:
-    """A sink that keeps them as they are."""
+    """A sink that keeps bodies as they are."""
 
     def __init__(self) -> None:
         self._taken: list[bytes] = []
@@ -404,7 +404,7 @@ class _Bodies:
         self._taken.append(bytes(body))
 
     def append_local(self, placed: RecordLocations) -> None:
-        raise LocalReadError("records are wanted, not their places")
+        raise LocalReadError("this sink needs records, not their locations")
 
     def taken(self) -> list[bytes]:
         """What came since the last call."""

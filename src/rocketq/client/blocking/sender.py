@@ -30,14 +30,14 @@ from rocketq.protocol.requests import make_request
 NEW_TOPIC_QUEUES: Final = 4
 PAUSE_MS_MAX: Final = 2_000
 SINGLES_PER_SEND: Final = 16
-"""So many requests with one message each count as one with many."""
+"""This many single-message requests count as one batch request."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OutboundBatch:
-    """What one request carries: the elements of a batch, or one message and its properties.
+    """The content of one request: the elements of a batch, or one message and its properties.
 
-    With a `queue` it goes there and nowhere else, after everything that was put for that queue before.
+    With a `queue` it is sent only there, after everything that was put for that queue before.
     """
 
     topic: str
@@ -47,7 +47,7 @@ class OutboundBatch:
     sys_flag: int = 0
     queue: MessageQueue | None = None
     origin: Any = None
-    """For whoever made it."""
+    """Data of the caller."""
     attempts: list[Attempt] = field(default_factory=list)
     tried: MessageQueue | None = None
     start_s: float = 0.0
@@ -73,7 +73,7 @@ class _Target:
 
 
 class BatchSender:
-    """Belongs to one thread. `on_refused` is asked what to send instead of what no broker would take."""
+    """Belongs to one thread. `on_refused` returns what to send instead of a batch that no broker accepts."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class BatchSender:
         self._is_plain = client.signed(probe) is probe
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Where messages of a topic may go."""
+        """The writable queues of a topic."""
         return self._found(topic).queues
 
     def masters(self, topic: str) -> dict[str, str]:
@@ -110,7 +110,7 @@ class BatchSender:
         return dict(self._found(topic).masters)
 
     def put(self, outbound: OutboundBatch) -> None:
-        """Returns when it is on its way; an error may be of any outbound that was put before."""
+        """Returns when it is sent; an error may be of any batch that was put before."""
         weight_max = self._settings.in_flight_max * SINGLES_PER_SEND
         while self._again or self._weight + outbound.weight > weight_max or self._must_wait(outbound):
             self._advance()
@@ -120,12 +120,12 @@ class BatchSender:
         self._post(outbound)
 
     def drain(self) -> None:
-        """Returns when brokers have everything."""
+        """Returns when brokers have stored everything."""
         while self._again or len(self._line):
             self._advance()
 
     def abandon(self) -> None:
-        """After an error: what is under way is nobody's any more."""
+        """After an error: drop all requests in flight."""
         self._line.abandon()
         self._again.clear()
 
@@ -133,7 +133,7 @@ class BatchSender:
         return outbound.queue is not None and self._held[outbound.queue] > 0
 
     def _advance(self) -> None:
-        """One step: a try that is due again, or the next thing that becomes of a request."""
+        """One step: a retry that is due, or the next result of a request."""
         if self._again and not (self._again[0].queue is not None and self._flying[self._again[0].queue]):
             outbound = self._again.popleft()
             if outbound.attempts:
@@ -182,7 +182,7 @@ class BatchSender:
         self._again.append(outbound)
 
     def _wait_for(self, outbound: OutboundBatch) -> None:
-        """Another broker is tried at once, the same one after a while."""
+        """Retry on another broker without a pause, on the same one after a pause."""
         tried = outbound.attempts[-1][0]
         target = self._targets.get(outbound.topic)
         others = target is not None and any(queue.broker_name != tried for queue in target.queues)
@@ -190,7 +190,7 @@ class BatchSender:
             self._pause(min(PAUSE_MS_MAX, self._policy.pause_ms(len(outbound.attempts) + 1)) / 1000)
 
     def _post(self, outbound: OutboundBatch) -> None:
-        """On its way, or to be tried again."""
+        """Send it, or queue it for a retry."""
         failed_broker = outbound.attempts[-1][0] if outbound.attempts else None
         try:
             target = self._target(outbound.topic)
@@ -211,7 +211,7 @@ class BatchSender:
         self._line.post(addr, outbound, code, self._frame(outbound, queue, code), self._settings.timeout_ms)
 
     def _found(self, topic: str) -> _Target:
-        """Asked again while the brokers of a topic that was there are away: as often as a message would be sent."""
+        """Looks up again while the brokers of a known topic are down: as often as a message would be sent."""
         for attempt in range(1, self._policy.attempts_max):
             try:
                 return self._target(topic)
@@ -235,7 +235,7 @@ class BatchSender:
         return target
 
     def _route(self, topic: str) -> TopicRoute:
-        """Of a topic that does not exist the route it will have once a broker got its first message."""
+        """For a topic that does not exist: the route it will have once a broker stores its first message."""
         try:
             return self._client.route(topic)
         except TopicNotFound as unknown:
@@ -283,7 +283,7 @@ class BatchSender:
 
 
 def is_for_no_broker(error: BrokerError) -> bool:
-    """Whether it is the message's own fault; 5.x tells of a batch that is too large as of any failure."""
+    """Whether no broker would accept the message; 5.x reports a batch that is too large as SYSTEM_ERROR."""
     too_large = error.code == ResponseCode.SYSTEM_ERROR and "size exceeded" in (error.remark or "")
     return isinstance(error, MessageIllegal) or too_large
 
@@ -292,12 +292,12 @@ IN_FLIGHT_MAX: Final = 128
 _LATER: Final = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLUSH_DISK_TIMEOUT}
 )
-"""The decision is not taken, or not on disk yet: saying it again is harmless, and answered when it is."""
+"""The broker has not taken the decision, or it is not on disk yet: sending it again is harmless."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class HalfHandle:
-    """Where a half message lies: what its transaction is ended by."""
+    """The location of a half message, which ends its transaction."""
 
     broker_name: str
     half_queue_offset: int
@@ -330,7 +330,7 @@ class TransactionEnds:
     def end_all(
         self, group: str, handles: Iterable[HalfHandle], state: TransactionState
     ) -> dict[HalfHandle, RocketQError]:
-        """Say this of all of them and wait for every answer; what could not be settled, and why."""
+        """Send this decision for all handles and wait for every answer; returns the failures."""
         waiting = deque(_End(handle) for handle in handles)
         line: RequestPipeline[_End] = RequestPipeline(self._client)
         failures: dict[HalfHandle, RocketQError] = {}

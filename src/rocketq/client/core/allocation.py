@@ -1,4 +1,4 @@
-"""Which queues of a topic a member of a group gets. Every member works it out alone, from the same two lists."""
+"""Which queues of a topic a member of a group gets. Every member computes it from the same two lists."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ByCircle:
 
 
 class Fixed:
-    """Always these queues, whoever else is there."""
+    """Always these queues, independent of other members."""
 
     name = "CONFIG"
 

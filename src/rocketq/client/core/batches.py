@@ -1,4 +1,4 @@
-"""Several messages in one request: cut to size, encoded, and gathered by themselves while others are on their way."""
+"""Several messages in one request: split by size, encoded, and accumulated while other requests are in flight."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def encode_element(outgoing: Outgoing) -> bytes:
 
 
 def stored_bytes(element: bytes, topic: str) -> int:
-    """About what a broker needs for it, and counts against its limit."""
+    """Roughly the size that a broker stores and counts against its limit."""
     return len(element) + STORED_BYTES + len(topic)
 
 
 def split(sizes: Iterable[int], bytes_max: int) -> Iterator[tuple[int, int]]:
-    """[first, end) of consecutive elements that fit one request; one that is too large for any stands alone."""
+    """[first, end) of consecutive elements that fit one request; one that is too large forms its own request."""
     first = at = total = 0
     for size in sizes:
         if at > first and total + size > bytes_max:
@@ -69,18 +69,18 @@ def split(sizes: Iterable[int], bytes_max: int) -> Iterator[tuple[int, int]]:
 
 
 def batch_request(elements: Sequence[bytes], *, wait: bool) -> Outgoing:
-    """The batch as one request carries it. Brokers add its properties to each message, so it has only what it must."""
+    """The batch as one request. Brokers append its properties to each message, so it carries as few as possible."""
     properties = "" if wait else f"{Property.WAIT}\x01false\x02"
     return Outgoing(body=b"".join(elements), sys_flag=0, properties=properties, unique_key="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batching:
-    """Sends that are under way at the same time share requests.
+    """Concurrent sends share requests.
 
-    A request goes when it has `count_max` messages or `bytes_max` bytes, or `linger_ms` after its first message. With
-    a linger of 0 it goes at once while fewer than `requests_max` requests of its kind are under way, and gathers
-    otherwise: so one who waits for each answer loses nothing, and many at once need few requests.
+    A batch is sent when it has `count_max` messages or `bytes_max` bytes, or `linger_ms` after its first message. With
+    `linger_ms=0` it is sent immediately while fewer than `requests_max` requests of its kind are in flight, and
+    accumulates otherwise: this adds no latency for a single sender, and concurrent senders need few requests.
     """
 
     linger_ms: int = 0
@@ -104,7 +104,7 @@ class _Gathered(Generic[_Item]):
 
 
 class Accumulator(Generic[_Item]):
-    """Which messages go together and when. Time comes in as an argument, what is to be sent goes out."""
+    """Groups messages into batches. Time is an argument; methods return the batches to send."""
 
     def __init__(self, config: Batching) -> None:
         self._config = config
@@ -112,7 +112,7 @@ class Accumulator(Generic[_Item]):
         self._in_flight: dict[Hashable, int] = {}
 
     def add(self, key: Hashable, item: _Item, size_bytes: int, now_ms: int) -> list[_Item] | None:
-        """What is full with it, or would be too full, and goes now; ask `due` for the rest."""
+        """Add an item; returns the batch that became full. `due` returns the others."""
         gathered = self._gathered.get(key)
         full = None
         if gathered is None:
@@ -130,7 +130,7 @@ class Accumulator(Generic[_Item]):
         return full
 
     def due(self, now_ms: int) -> list[tuple[Hashable, list[_Item]]]:
-        """What goes now."""
+        """The batches to send now."""
         config = self._config
         ready = [
             key
@@ -142,7 +142,7 @@ class Accumulator(Generic[_Item]):
         return [(key, self._gathered.pop(key).items) for key in ready]
 
     def next_ms(self) -> int | None:
-        """When `due` has something by the passing of time alone; None when nothing waits for time."""
+        """When the next batch becomes due by time; None if no batch waits for time."""
         waiting = [
             gathered.first_ms + self._config.linger_ms
             for key, gathered in self._gathered.items()
@@ -151,7 +151,7 @@ class Accumulator(Generic[_Item]):
         return min(waiting, default=None)
 
     def ended(self, key: Hashable) -> None:
-        """A request of this kind got its answer, or none."""
+        """A request of this kind has finished."""
         left = self._in_flight.get(key, 0) - 1
         if left > 0:
             self._in_flight[key] = left
@@ -159,7 +159,7 @@ class Accumulator(Generic[_Item]):
             self._in_flight.pop(key, None)
 
     def drain(self) -> list[tuple[Hashable, list[_Item]]]:
-        """Everything, because it is over."""
+        """All batches, at close."""
         left = [(key, gathered.items) for key, gathered in self._gathered.items()]
         self._gathered.clear()
         for key, _ in left:

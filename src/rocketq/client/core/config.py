@@ -22,7 +22,7 @@ from rocketq.protocol.names import AUTO_CREATE_TOPIC, TRACE_TOPIC, group_fault
 
 
 class HoldReason(StrEnum):
-    """Why no more is pulled of a queue now."""
+    """Why pulls of a queue are paused by flow control."""
 
     COUNT = "too many messages are held"
     BYTES = "too many bytes are held"
@@ -45,7 +45,7 @@ class Held(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullWindow:
-    """Limits per queue; those per topic, where given, are shared out among the queues owned."""
+    """Limits per queue; limits per topic are divided by the number of owned queues."""
 
     count_max: int = 1_000
     bytes_max: int = 100 << 20
@@ -54,14 +54,14 @@ class PullWindow:
     topic_bytes_max: int | None = None
 
     def shared_by(self, owned_count: int) -> PullWindow:
-        """The limits of each queue while so many are owned."""
+        """The limits of each queue while `owned_count` queues are owned."""
         owned = max(1, owned_count)
         count = self.topic_count_max // owned if self.topic_count_max is not None else self.count_max
         size = self.topic_bytes_max // owned if self.topic_bytes_max is not None else self.bytes_max
         return replace(self, count_max=max(1, count), bytes_max=max(1 << 20, size))
 
     def hold_reason(self, held: Held) -> HoldReason | None:
-        """Why to wait with the next pull; None to go on."""
+        """The reason to delay the next pull; None if it may start."""
         if held.count > self.count_max:
             return HoldReason.COUNT
         if held.bytes > self.bytes_max:
@@ -77,7 +77,7 @@ def _within(value: int, low: int, high: int, name: str) -> None:
 
 
 def _check_choices(model: MessageModel, from_where: ConsumeFromWhere) -> None:
-    """A text would be taken for something else without a word."""
+    """A string would compare unequal to every member without an error."""
     if not isinstance(model, MessageModel):
         raise ConfigError(f"model is a MessageModel, such as MessageModel.BROADCASTING, not {model!r}")
     if not isinstance(from_where, ConsumeFromWhere):
@@ -97,23 +97,23 @@ def _check_window(window: PullWindow) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConfig:
-    """How a push consumer works; what is not said is as in Apache's clients."""
+    """Settings of a push consumer; defaults are those of Apache's clients."""
 
     orderly: bool = False
-    """One message after the other per queue, under a lock of the broker."""
+    """Consume each queue in order, one call at a time, under a lock of the broker."""
     model: MessageModel = MessageModel.CLUSTERING
-    """CLUSTERING shares the queues among the members, BROADCASTING gives every member all of them."""
+    """CLUSTERING divides the queues among the members, BROADCASTING gives every member all of them."""
     from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    """Where a group starts that never committed anything."""
+    """Where a group without committed offsets starts."""
     from_time_ms: int | None = None
     """For CONSUME_FROM_TIMESTAMP; None is half an hour before the start."""
     strategy: AllocationStrategy = field(default_factory=Averagely)
     broker_assigns: bool = False
-    """Ask brokers for the share. A topic whose first question is refused is shared by the members themselves."""
+    """Let brokers assign queues. If the first request for a topic is rejected, members assign its queues themselves."""
     workers: int = 20
     """Calls of the listener at the same time: threads for a plain function, tasks for an asynchronous one."""
     on_loop: bool = False
-    """Call a plain function on the event loop itself: the fastest way, for listeners that never block."""
+    """Call a plain function on the event loop: fastest, for listeners that never block."""
     batch_max: int = 1
     """Messages per call."""
     pull_batch_max: int = 32
@@ -122,17 +122,17 @@ class PushConfig:
     max_reconsume_times: int = -1
     """ProducerPipeline after the first before a message is dead; -1 is 16, in order without end."""
     suspend_ms: int = 1_000
-    """In order: how long a queue waits after a failure."""
+    """Orderly: how long a queue pauses after a failure."""
     consume_timeout_ms: int = 15 * 60_000
-    """A message its listener has for longer is sent back, so that it does not hold up the others."""
+    """A message whose listener runs longer is sent back, so that it does not block the offset of the others."""
     shutdown_wait_ms: int = 10_000
-    """How long closing waits for listeners under way."""
+    """How long close() waits for running listeners."""
     offset_dir: Path | None = None
     """BROADCASTING: where offsets are kept, in `<offset_dir>/<group>/offsets.json`. None keeps them in memory."""
     hooks: Sequence[ConsumeHook] = ()
     filters: Sequence[PullFilter] = ()
     trace: bool = False
-    """Tell the trace topic of every call of the listener."""
+    """Send a record of every listener call to the trace topic."""
     trace_topic: str = TRACE_TOPIC
     rebalance_interval_ms: int = 20_000
     persist_interval_ms: int = 5_000
@@ -143,9 +143,9 @@ class PushConfig:
     retry_ms: int = 1_000
     """Between a failed pull and the next."""
     resubmit_ms: int = 5_000
-    """After which messages that could not be sent back are consumed again here."""
+    """How long messages that could not be sent back wait before they are consumed again here."""
     reset_wait_ms: int = 10_000
-    """How long a reset of offsets waits for listeners under way."""
+    """How long a reset of offsets waits for running listeners."""
 
     def __post_init__(self) -> None:
         _check_choices(self.model, self.from_where)
@@ -173,15 +173,15 @@ class PullConfig:
     strategy: AllocationStrategy = field(default_factory=Averagely)
     broker_assigns: bool = False
     auto_commit: bool = True
-    """Whether what `poll` and iteration handed out before is committed now and then, and at the end."""
+    """Commit returned messages periodically and at close."""
     auto_commit_interval_ms: int = 5_000
     poll_timeout_ms: int = 5_000
     poll_max: int = 1_000
-    """Messages that one `poll` hands out at most."""
+    """Limit of messages that one `poll` returns."""
     pull_batch_max: int = 32
     window: PullWindow = field(default_factory=PullWindow)
     held_max: int = 10_000
-    """Messages held of all queues together."""
+    """Limit of messages held of all queues together."""
     offset_dir: Path | None = None
     filters: Sequence[PullFilter] = ()
     rebalance_interval_ms: int = 20_000
@@ -206,34 +206,34 @@ class PullConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
     send_timeout_ms: int = 3_000
-    """Bounds a whole send: waiting for room, looking for the route, all tries."""
+    """Bounds a whole send: waiting for capacity, route lookup, all attempts."""
     attempts_max: int = 3
     attempt_timeout_ms: int | None = None
-    """Of each try but the last; None: a try may take all the time there is."""
+    """For each attempt but the last; None: an attempt may use all remaining time."""
     retried_codes: frozenset[int] = RETRIED_CODES
     retry_when_not_stored_ok: bool = False
-    """Whether a message that is stored, but not as safely as asked for, is sent to another broker too."""
+    """Send a message to another broker too if it was stored without the requested flush or replication."""
     fault_latency: FaultLatencyConfig | None = None
-    """Pass over brokers that are slow or failing."""
+    """Avoid brokers that are slow or failing."""
     body_bytes_max: int = BODY_BYTES_MAX
     compress_from_bytes: int = COMPRESS_FROM_BYTES
     compression: Compression = Compression.ZLIB
     compress_level: int = 5
     new_topic_queues: int = 4
-    """Of a topic that does not exist yet, where brokers make topics by themselves."""
+    """Number of queues of a topic that the first send creates, if brokers create topics automatically."""
     template_topic: str = AUTO_CREATE_TOPIC
     batching: Batching | None = None
-    """Let sends that are under way at the same time share requests."""
+    """Let concurrent sends share requests."""
     batch_bytes_max: int = BATCH_BYTES_MAX
     """Of one request of `send_batch`; longer batches are split."""
     in_flight_count_max: int = 10_000
     in_flight_bytes_max: int = 100 << 20
-    """With so much under way further sends wait, within their timeout."""
+    """Further sends wait for capacity, within their timeout."""
     checks_max: int = 2_000
-    """Transaction checks that wait; further ones are dropped, and asked again by the broker."""
+    """Limit of queued transaction checks; further ones are dropped, and the broker repeats them."""
     checks_at_once: int = 1
     trace: bool = False
-    """Tell the trace topic of every message."""
+    """Send a record of every message to the trace topic."""
     trace_topic: str = TRACE_TOPIC
 
     def __post_init__(self) -> None:
@@ -278,4 +278,4 @@ def check_group(group: str) -> None:
     if (fault := group_fault(group)) is not None:
         raise ConfigError(fault)
     if group == "DEFAULT_PRODUCER":
-        raise ConfigError("DEFAULT_PRODUCER is nobody's group: give yours a name")
+        raise ConfigError("group DEFAULT_PRODUCER is reserved: choose another name")

@@ -21,47 +21,47 @@ class ConsumeResult(StrEnum):
 
     SUCCESS = "SUCCESS"
     LATER = "LATER"
-    """Deliver the messages again: after a delay, or in order after a moment in which the queue waits."""
+    """Redeliver the messages: after a delay, or (orderly) after a pause of the queue."""
     COMMIT = "COMMIT"
-    """In order, with `auto_commit` off: everything up to here is done."""
+    """Orderly, with `auto_commit=False`: everything up to here is done."""
     ROLLBACK = "ROLLBACK"
-    """In order, with `auto_commit` off: everything since the last COMMIT is delivered again."""
+    """Orderly, with `auto_commit=False`: everything since the last COMMIT is redelivered."""
 
 
 class ConsumeOutcome(StrEnum):
-    """What came of a call; the order is that of the numbers in traces."""
+    """The outcome of a call; the order is that of the numbers in traces."""
 
     SUCCESS = "SUCCESS"
     TIMEOUT = "TIMEOUT"
     """It took longer than the consume timeout."""
     EXCEPTION = "EXCEPTION"
     NULL = "NULL"
-    """What was returned is no ConsumeResult; it counts as LATER."""
+    """The return value is not a ConsumeResult; it counts as LATER."""
     FAILED = "FAILED"
     """LATER or ROLLBACK was returned."""
 
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """About one call of a listener, which may set what is not marked as told."""
+    """One call of a listener, which may set the fields from `acknowledged` on."""
 
     group: str
-    """Told."""
+    """The group, without namespace."""
     queue: MessageQueue
-    """Told; of a retried message the queue it was retried in."""
+    """The queue; for a retried message, the retry queue."""
     acknowledged: int | None = None
-    """With SUCCESS: only the first so many messages are done, the rest is delivered again. None means all."""
+    """With SUCCESS: how many messages, from the first on, are done; the rest is redelivered. None means all."""
     delay_level: int = 0
-    """When failed messages come again: a level of the broker's table, 0 as the broker sees fit, -1 never (dead)."""
+    """Delay of failed messages: a level of the broker's table, 0 for the broker's default, -1 for the dead letters."""
     suspend_ms: int | None = None
-    """In order: how long the queue waits after LATER or ROLLBACK."""
+    """Orderly: how long the queue pauses after LATER or ROLLBACK."""
     auto_commit: bool = True
-    """In order: whether SUCCESS commits. Without it only COMMIT does."""
+    """Orderly: whether SUCCESS commits. If False, only COMMIT does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A finished call, judged."""
+    """The result of a finished call."""
 
     result: ConsumeResult
     outcome: ConsumeOutcome
@@ -70,7 +70,7 @@ class Verdict:
 
 
 def judge(returned: object, error: BaseException | None, elapsed_ms: int, timeout_ms: int) -> Verdict:
-    """What counts, given what a listener returned or raised."""
+    """The verdict on what a listener returned or raised."""
     if error is not None:
         return Verdict(result=ConsumeResult.LATER, outcome=ConsumeOutcome.EXCEPTION, elapsed_ms=elapsed_ms, error=error)
     if returned is None:
@@ -98,7 +98,7 @@ class ConsumeEvent:
     elapsed_ms: int = 0
     error: BaseException | None = None
     notes: dict[Any, Any] = field(default_factory=dict)
-    """The hooks' own, from before to after."""
+    """Data that hooks keep from before to after."""
 
     @property
     def success(self) -> bool:
@@ -106,8 +106,8 @@ class ConsumeEvent:
 
 
 class ConsumeHook(Protocol):
-    """Changes nothing. Called where the listener is: in its thread, or on the event loop, where it must not block.
-    What it raises is told to the log and goes no further."""
+    """Observes calls. Runs where the listener runs: in its thread, or on the event loop, where it must not block.
+    Exceptions are logged and ignored."""
 
     def before_consume(self, event: ConsumeEvent) -> None: ...
 
@@ -115,7 +115,7 @@ class ConsumeHook(Protocol):
 
 
 class PullFilter(Protocol):
-    """Sees pulled messages before they are held. Those it leaves out count as consumed."""
+    """Filters pulled messages before they are held. Messages it leaves out count as consumed."""
 
     def keep(self, group: str, queue: MessageQueue, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]: ...
 
@@ -143,7 +143,7 @@ _BODY_BITS: Final = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK | SysFlag.MULT
 
 
 def retries_max(configured: int) -> int:
-    """How often a concurrent consumer wants a message at most; -1 leaves it at the usual number."""
+    """The retry limit of a concurrent consumer; -1 is the default of 16."""
     return RETRIES_MAX if configured < 0 else configured
 
 
@@ -169,7 +169,7 @@ def send_back_request(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryCopy:
-    """A message sent anew to the retry topic of its group, body and id as they were."""
+    """A copy for the retry topic of the group, with the original body and id."""
 
     topic: str
     body: bytes
@@ -198,7 +198,7 @@ class RetryCopy:
 def retry_copy(
     message: StoredMessage, group: str, delay_level: int, configured: int, origin_topic: str | None = None
 ) -> RetryCopy:
-    """For when its broker would not take it back: comes again after a delay, or is dead beyond the limit."""
+    """Sent if the broker did not take the message back: redelivered after a delay, or dead beyond the limit."""
     delay = {} if delay_level < 0 else {Property.DELAY: str(retry_level(message.reconsume_times, delay_level))}
     limit = retries_max(configured)
     times = message.reconsume_times + 1 if delay_level >= 0 else max(limit, message.reconsume_times + 1)
@@ -206,12 +206,12 @@ def retry_copy(
 
 
 def dead_copy(message: StoredMessage, group: str, limit: int, origin_topic: str | None = None) -> RetryCopy:
-    """Of a group that consumes in order, beyond its limit: brokers store it with the dead letters."""
+    """Orderly, beyond the retry limit: brokers store it in the dead-letter topic."""
     return _copy(message, group, origin_topic, {}, max(limit, message.reconsume_times), limit)
 
 
 def may_be_retried(message: StoredMessage, configured: int) -> bool:
-    """In order a message is retried without end unless a limit was set."""
+    """An orderly message is retried without limit unless a limit was set."""
     return configured < 0 or message.reconsume_times < configured
 
 

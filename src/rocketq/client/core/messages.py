@@ -71,7 +71,7 @@ class Message:
     """A message to send. `keys` find it again, a consumer subscribes to a topic or to tags of it.
 
     At most one of `delay_level` (1 to 18 with the broker's usual table), `delay_ms` and `deliver_at_ms` (5.x brokers
-    and ours) says that it is not delivered at once. With `wait` False the answer does not wait for disk and replicas.
+    and ours) delays the delivery. With `wait=False` the answer does not wait for disk and replicas.
     """
 
     topic: str
@@ -139,7 +139,7 @@ def prepare(
     extra: Mapping[str, str] | None = None,
     body_bytes_max: int | None = None,
 ) -> Outgoing:
-    """Checked, with its properties, and compressed when it is large; MessageInvalidError says what is wrong.
+    """Checked and encoded, compressed if it is large; MessageInvalidError if it is invalid.
 
     `extra` are properties that only a client itself may set.
     """
@@ -309,7 +309,7 @@ _NOT_FOR_USERS: Final = frozenset(
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """MessageInvalidError for what a user may not say with properties."""
+    """MessageInvalidError for properties that users must not set."""
     if not isinstance(properties, Mapping):
         raise MessageInvalidError(f"properties are a mapping of texts, not {type(properties).__name__}")
     for name, value in properties.items():
@@ -351,10 +351,10 @@ _OF_ONE_DELIVERY: Final = frozenset(
         Property.WAIT,
     }
 )
-"""Said by brokers and clients about one way of a message, or told by fields of their own."""
+"""Set by brokers and clients for one delivery, or stored in separate fields."""
 
 NOT_IN_COPIES: Final = _NOT_FOR_USERS | _OF_ONE_DELIVERY
-"""What the properties of a message that was read must not say of one that is sent."""
+"""Properties of a stored message that a new message must not have."""
 
 NOT_COPIED: Final = _NOT_FOR_USERS | _OF_ONE_DELIVERY
 """Properties that no copy of a message may have."""

@@ -23,7 +23,7 @@ class Namespace:
         self.name = name
 
     def topic(self, topic: str) -> str:
-        """As requests carry it; those of the system are everybody's."""
+        """With the namespace added, as requests carry it; system names have none."""
         return topic if self.name is None or is_system_topic(topic) else self._wrapped(topic)
 
     def group(self, group: str) -> str:

@@ -16,9 +16,9 @@ from rocketq.protocol.names import RETRY_PREFIX
 
 
 class StartRule(StrEnum):
-    ZERO = "the first message; brokers say where that is when 0 is gone"
-    END = "behind the last message"
-    TIME = "the first message of a time"
+    ZERO = "the first message; if offset 0 is deleted, the broker corrects it"
+    END = "after the last message"
+    TIME = "the first message stored at or after a time"
 
 
 def start_rule(from_where: ConsumeFromWhere, topic: str) -> StartRule:
@@ -52,7 +52,7 @@ class OffsetTable:
         self._offsets[queue] = offset
 
     def learn(self, queue: MessageQueue, offset: int) -> None:
-        """What the store said: known to both sides."""
+        """An offset loaded from the store: already saved."""
         self._offsets[queue] = self._saved[queue] = offset
 
     def unsaved(self, queues: Collection[MessageQueue] | None = None) -> dict[MessageQueue, int]:

@@ -12,7 +12,7 @@ from rocketq.protocol.bodies.queues import MessageQueue
 
 PULL_IDLE_MS_MAX: Final = 120_000
 LOCK_LIFE_MS: Final = 30_000
-"""How long a broker's lock is trusted without renewal; the broker itself keeps it twice as long."""
+"""How long a broker's lock is valid here without renewal; the broker keeps it twice as long."""
 
 
 class ProcessQueue:
@@ -21,13 +21,13 @@ class ProcessQueue:
     def __init__(self, queue: MessageQueue, now_ms: int) -> None:
         self.queue = queue
         self.dropped = False
-        """Given away: results that still come do not count."""
+        """Dropped: later results are ignored."""
         self.count = 0
         self.bytes = 0
         self.last_pull_ms = now_ms
         self.last_consume_ms = now_ms
         self.calls = 0
-        """Calls of the listener that are not over; those not begun included."""
+        """Unfinished listener calls, including those that have not started."""
         self._messages: OrderedDict[int, StoredMessage] = OrderedDict()
         self._started_ms: dict[int, int] = {}
         self._offset_max = -1
@@ -42,7 +42,7 @@ class ProcessQueue:
 
     def put(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
         """Hold them; those that are new are returned."""
-        if messages and messages[0].queue_offset > self._offset_max:  # as nearly always: all are new, and in order
+        if messages and messages[0].queue_offset > self._offset_max:  # the common case: all are new, and in order
             self._messages.update([(message.queue_offset, message) for message in messages])
             self._offset_max = messages[-1].queue_offset
             fresh = messages
@@ -61,7 +61,7 @@ class ProcessQueue:
             self._started_ms[message.queue_offset] = now_ms
 
     def finish(self, messages: Iterable[StoredMessage]) -> int | None:
-        """They are done with. The offset to commit; None when nothing was held before."""
+        """Remove finished messages. Returns the offset to commit; None if nothing was held."""
         held, started_ms = self._messages, self._started_ms
         if not held:
             return None
@@ -76,7 +76,7 @@ class ProcessQueue:
         return self.next_offset
 
     def counted_up(self, messages: Iterable[StoredMessage]) -> list[StoredMessage]:
-        """Those still held, each with one attempt more; they are what is held now."""
+        """Replaces messages that are still held by copies with one more reconsume attempt."""
         fresh = [
             delivered(message, reconsume_times=message.reconsume_times + 1) for message in messages if message in self
         ]
@@ -93,7 +93,7 @@ class ProcessQueue:
         return self._offset_max + 1 if self._offset_max >= 0 else None
 
     def overdue(self, now_ms: int, timeout_ms: int) -> StoredMessage | None:
-        """The lowest message, when its listener has had it for too long. One not begun is never overdue."""
+        """The lowest message if its listener exceeds the timeout. A message that is not started is never overdue."""
         first = next(iter(self._messages.values()), None)
         started_ms = self._started_ms.get(first.queue_offset) if first is not None else None
         return first if started_ms is not None and now_ms - started_ms > timeout_ms else None
@@ -107,7 +107,7 @@ class ProcessQueue:
         self.count = self.bytes = 0
 
     def report(self, committed: int, clock_skew_ms: int = 0) -> QueueReport:
-        """For operators; `clock_skew_ms` makes times of the clock that never goes back those of the day."""
+        """For operators; `clock_skew_ms` converts monotonic to wall-clock times."""
         return QueueReport(
             commit_offset=committed,
             cached_min_offset=next(iter(self._messages), 0),
@@ -153,7 +153,7 @@ class OrderlyQueue(ProcessQueue):
         return len(self._messages)
 
     def commit(self) -> int | None:
-        """All that is taken is done; the offset to commit, None when nothing was taken."""
+        """All taken messages are done; returns the offset to commit, None if nothing was taken."""
         if not self._taken:
             return None
         last = next(reversed(self._taken))
@@ -164,15 +164,15 @@ class OrderlyQueue(ProcessQueue):
         return last + 1
 
     def roll_back(self) -> None:
-        """All that is taken is still to be consumed."""
+        """All taken messages are to be consumed again."""
         self._put_back(list(self._taken.values()))
 
     def requeue(self, messages: Sequence[StoredMessage]) -> None:
-        """Of what is taken these are still to be consumed; they may be newer forms of the same messages."""
+        """Of the taken messages these are to be consumed again; they may be changed copies."""
         self._put_back(messages)
 
     def discard(self, messages: Iterable[StoredMessage]) -> None:
-        """Of what is taken these are done with, whatever becomes of the others."""
+        """Of the taken messages these are done."""
         for message in messages:
             if self._taken.pop(message.queue_offset, None) is not None:
                 self.count -= 1
@@ -180,7 +180,7 @@ class OrderlyQueue(ProcessQueue):
 
     @property
     def span(self) -> int:
-        """Order needs no limit on it."""
+        """An orderly queue needs no limit on it."""
         return 0
 
     @property
@@ -221,7 +221,7 @@ class OrderlyQueue(ProcessQueue):
 
 
 class PulledQueue:
-    """Not begun until an offset is set."""
+    """A queue of a pull consumer; it starts when an offset is set."""
 
     def __init__(self, queue: MessageQueue, now_ms: int) -> None:
         self.queue = queue
@@ -233,7 +233,7 @@ class PulledQueue:
         self.bytes = 0
         self.last_pull_ms = now_ms
         self.seeks = 0
-        """Pulls begun before the last seek do not count."""
+        """Pulls started before the last seek are ignored."""
         self._messages: deque[StoredMessage] = deque()
 
     @property
@@ -245,7 +245,7 @@ class PulledQueue:
         return self._messages[-1].queue_offset - self._messages[0].queue_offset if self._messages else 0
 
     def seek(self, offset: int) -> None:
-        """Go on here; what is held is forgotten."""
+        """Continue at this offset; held messages are discarded."""
         self._messages.clear()
         self.bytes = 0
         self.pull_offset = self.position = self.consumed = offset
@@ -260,12 +260,12 @@ class PulledQueue:
         self.pull_offset = next_offset
         if not self._messages:
             if self.consumed == self.position:
-                self.consumed = next_offset  # nothing in between was for us
+                self.consumed = next_offset  # no message in between matched
             self.position = next_offset
         return True
 
     def take(self, count_max: int) -> list[StoredMessage]:
-        """Hand out; `position` is behind the last of them."""
+        """Remove and return messages; `position` is after the last of them."""
         if self.paused or self.dropped:
             return []
         taken = [self._messages.popleft() for _ in range(min(count_max, len(self._messages)))]
@@ -275,14 +275,14 @@ class PulledQueue:
         return taken
 
     def put_back(self, messages: Sequence[StoredMessage]) -> None:
-        """The last messages handed out were not looked at: they are handed out again, unless a seek came between."""
+        """Return the last messages unread: they are delivered again, unless a seek came between."""
         if messages and messages[-1].queue_offset + 1 == self.position:
             self._messages.extendleft(reversed(messages))
             self.bytes += sum(message.body_bytes for message in messages)
             self.position = messages[0].queue_offset
 
     def mark_consumed(self) -> None:
-        """Whatever was handed out is dealt with."""
+        """Everything returned so far counts as consumed."""
         self.consumed = self.position
 
     @property

@@ -21,7 +21,7 @@ def queue_order(queue: MessageQueue) -> tuple[str, str, int]:
 
 
 def publish_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
-    """Where a message may go: as an ordered topic says, else every writable queue of a broker with a master."""
+    """Writable queues: those of the ordered-topic config, else all that have a master."""
     if route.order_config:
         return tuple(_queues(topic, parse_order(route.order_config)))
     masters = {broker.broker_name for broker in route.brokers if MASTER_ID in broker.addrs}
@@ -36,7 +36,7 @@ def subscribe_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
 
 
 def parse_order(order_config: str) -> tuple[tuple[str, int], ...]:
-    """`broker:queues;broker:queues` in its order; entries that say nothing are left out."""
+    """Parses `broker:queues;broker:queues`, keeping the order; malformed entries are ignored."""
     found = []
     for entry in order_config.split(";"):
         name, _, count = entry.strip().rpartition(":")
@@ -50,7 +50,7 @@ def format_order(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def from_template(template: TopicRoute, queue_count: int) -> TopicRoute:
-    """The route a topic will have that a send makes, given the route of the topic it is made after."""
+    """The route of a topic that a send creates, derived from the template topic's route."""
     queues = (
         replace(data, read_queue_count=count, write_queue_count=count)
         for data in template.queues
@@ -60,21 +60,21 @@ def from_template(template: TopicRoute, queue_count: int) -> TopicRoute:
 
 
 def broker_addr(route: TopicRoute, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
-    """The address of this broker, or of any with its name when that one is not there."""
+    """The address of this broker id, or of any replica with this name if that id is missing."""
     addrs = next((broker.addrs for broker in route.brokers if broker.broker_name == broker_name), {})
     return addrs.get(broker_id) or next((addr for _, addr in sorted(addrs.items())), None)
 
 
 def master_addr(route: TopicRoute, queue: MessageQueue) -> str:
-    """Where to write; NoQueueError when the broker has no master at present."""
+    """The address to write to; NoQueueError if the broker has no master."""
     addrs = next((broker.addrs for broker in route.brokers if broker.broker_name == queue.broker_name), {})
     if MASTER_ID not in addrs:
-        raise NoQueueError(queue.topic, f"broker {queue.broker_name} has no master at present")
+        raise NoQueueError(queue.topic, f"broker {queue.broker_name} has no master in the route")
     return addrs[MASTER_ID]
 
 
 def masters_of(route: TopicRoute) -> dict[str, str]:
-    """The addresses to ask about a topic, by broker name: each master, or what there is instead."""
+    """One address per broker name: the master, or another replica if there is no master."""
     found = ((broker.broker_name, broker_addr(route, broker.broker_name)) for broker in route.brokers)
     return {name: addr for name, addr in sorted(found) if addr is not None}
 
@@ -131,13 +131,13 @@ PROBE_TIMEOUT_MS: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultLatencyConfig:
-    """A broker that took `latencies_ms[i]` or longer is passed over for `absences_ms[i]`; the defaults are 5.x's."""
+    """A broker that took `latencies_ms[i]` or longer is avoided for `absences_ms[i]`; defaults are those of 5.x."""
 
     latencies_ms: tuple[int, ...] = LATENCIES_MS
     absences_ms: tuple[int, ...] = ABSENCES_MS
     isolation_ms: int = ISOLATION_MS
     probe_interval_ms: int | None = None
-    """How often a broker that could not be reached is asked whether it can; None: the next send that tries it shows."""
+    """How often an unreachable broker is probed; None: no probes, the next send shows it."""
     probe_timeout_ms: int = PROBE_TIMEOUT_MS
 
     def __post_init__(self) -> None:
@@ -158,7 +158,7 @@ class FaultLatencyConfig:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What the last attempt taught about a broker."""
+    """The result of the last attempt on a broker."""
 
     latency_ms: int
     back_ms: int
@@ -166,7 +166,7 @@ class Fault:
 
 
 class FaultLatency:
-    """Brokers by name. One that nothing is known about is available and reachable."""
+    """Faults of brokers by name. A broker without a record is available and reachable."""
 
     def __init__(self, config: FaultLatencyConfig | None = None) -> None:
         self.config = config or FaultLatencyConfig()
@@ -191,13 +191,13 @@ class FaultLatency:
         return [name for name, fault in self._faults.items() if not fault.reachable]
 
     def reached(self, broker_name: str) -> None:
-        """It answers again; how long it is passed over stays as it was."""
+        """The broker answers again; how long it is avoided does not change."""
         fault = self._faults.get(broker_name)
         if fault is not None:
             self._faults[broker_name] = Fault(fault.latency_ms, fault.back_ms, True)
 
     def keep_only(self, broker_names: Collection[str]) -> None:
-        """Those that have left all routes are forgotten."""
+        """Forget brokers that have left all routes."""
         self._faults = {name: fault for name, fault in self._faults.items() if name in broker_names}
 
     def known(self) -> dict[str, Fault]:
@@ -205,10 +205,9 @@ class FaultLatency:
 
 
 class RoundRobin:
-    """One queue after the other per topic; after a failure one of another broker, where there is one.
+    """Round robin over the queues of each topic; after a failure, a queue of another broker if there is one.
 
-    With `faults` brokers that are slow or failing are passed over: first come those that are available, then those
-    that can be reached at least, then any.
+    With `faults`, prefers brokers that are available, then those that are reachable, then any.
     """
 
     def __init__(self, start: int = 0, faults: FaultLatency | None = None) -> None:
@@ -217,7 +216,7 @@ class RoundRobin:
         self._next: dict[str, int] = {}
 
     def choose(self, queues: Sequence[MessageQueue], failed_broker: str | None = None, now_ms: int = 0) -> MessageQueue:
-        """`queues` are of one topic and not none."""
+        """`queues` are of one topic and not empty."""
         topic = queues[0].topic
         at = self._next.get(topic, self._start)
         self._next[topic] = at + 1

@@ -17,7 +17,7 @@ from rocketq.protocol.flags import TransactionState
 
 
 class SendStatus(StrEnum):
-    """The message is stored in any case; all but SEND_OK say what is not sure yet."""
+    """The message is stored in every case; other statuses than SEND_OK name what is not confirmed."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -35,7 +35,7 @@ SEND_STATUSES: Final[Mapping[int, SendStatus]] = {
 
 @dataclass(slots=True)
 class SendResult:
-    """`message_id` is the unique key, `offset_message_id` the place in the broker's log."""
+    """`message_id` is the unique key, `offset_message_id` encodes the position in the broker's log."""
 
     status: SendStatus
     message_id: str
@@ -50,7 +50,7 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionResult:
-    """What was sent, and how the local transaction ended; `error` is what it raised."""
+    """The send result and the state of the local transaction; `error` is the exception it raised."""
 
     sent: SendResult
     state: TransactionState
@@ -58,7 +58,7 @@ class TransactionResult:
 
 
 class Accepted(NamedTuple):
-    """What a broker says of what it stored: in which queue really, and from which offset on."""
+    """A broker's answer to a send: the actual queue and the first offset."""
 
     code: int
     fields: Mapping[str, str]
@@ -67,7 +67,7 @@ class Accepted(NamedTuple):
 
 
 def accepted(code: int, fields: Mapping[str, str], queue: MessageQueue) -> Accepted:
-    """The answer for a message meant for this queue; RemoteProtocolError where it is not to be understood."""
+    """Parse the answer of a send to this queue; RemoteProtocolError if it is malformed."""
     try:
         fields["msgId"]
         queue_id, queue_offset = int(fields["queueId"]), int(fields["queueOffset"])
@@ -94,7 +94,7 @@ def send_result(answer: Accepted, unique_key: str) -> SendResult:
 
 
 def batch_results(answer: Accepted, unique_keys: Sequence[str]) -> list[SendResult]:
-    """Of each message of a batch: they lie one after the other, and their ids are in one text."""
+    """A result per message of a batch: offsets are consecutive, ids are comma-joined in one field."""
     first = send_result(answer, "")
     ids = first.offset_message_id.split(",")
     if len(ids) != len(unique_keys):
@@ -118,14 +118,14 @@ RETRIED_CODES: Final = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-"""What Apache's producers try again since 4.9 and 5.x."""
+"""Codes that Apache's producers retry since 4.9 and 5.x."""
 
 CONNECT_FAILED: Final = 10001
 TIMED_OUT: Final = 10002
 NO_BROKER: Final = 10003
 
 Attempt = tuple[str, RocketQError]
-"""The broker's name, empty where none was found, and what went wrong."""
+"""The broker's name, empty if none was found, and the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +133,9 @@ class RetryPolicy:
     attempts_max: int = 3
     codes: frozenset[int] = RETRIED_CODES
     when_not_stored_ok: bool = False
-    """Whether a message that is stored, but not as safely as asked for, is sent to another broker too."""
+    """Send a message to another broker too if it was stored without the requested flush or replication."""
     attempt_timeout_ms: int | None = None
-    """Of each try but the last; None: a try may take all the time there is."""
+    """For each attempt but the last; None: an attempt may use all remaining time."""
 
     def is_retriable(self, error: RocketQError) -> bool:
         match error:
@@ -151,24 +151,24 @@ class RetryPolicy:
         return status is SendStatus.SEND_OK or not self.when_not_stored_ok
 
     def pause_ms(self, attempt: int) -> int:
-        """Before the same broker is tried once more, because there is no other: 50 ms, then twice as long each time."""
+        """The pause before the same broker is tried again, if there is no other: 50 ms, doubled each time."""
         return int(50 * 2 ** max(0, attempt - 2))
 
     def timeout_ms(self, attempt: int, left_ms: int) -> int:
-        """How long try number `attempt`, from 1 on, may take."""
+        """The timeout of attempt number `attempt`, from 1 on."""
         if self.attempt_timeout_ms is None or attempt >= self.attempts_max:
             return left_ms
         return min(left_ms, self.attempt_timeout_ms)
 
 
 def failure(topic: str, attempts: Sequence[Attempt], elapsed_ms: int, timeout_ms: int) -> SendFailedError:
-    """What all tries together come to."""
+    """The error of a send after all its attempts."""
     kind = SendTimeoutError if elapsed_ms >= timeout_ms else SendFailedError
     return kind(topic, client_code(attempts[-1][1]) if attempts else TIMED_OUT, attempts, elapsed_ms)
 
 
 def client_code(error: RocketQError) -> int:
-    """The code Apache's clients give such a failure."""
+    """The code that Apache's clients use for such a failure."""
     match error:
         case BrokerError():
             return error.code
@@ -180,7 +180,7 @@ def client_code(error: RocketQError) -> int:
 
 
 class SendOutcome(StrEnum):
-    """FAILED: stored, but not as safely as was asked for."""
+    """FAILED: stored without the requested flush or replication."""
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
@@ -198,9 +198,9 @@ class SendMode(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class SendContext:
-    """One send, all its tries together. Before it `queue` is set only where the caller chose one; the outcome is None.
+    """One send with all its attempts. Before it, `queue` is set only if the caller chose one, and `outcome` is None.
 
-    `results` has one result for each message that was stored. `notes` is the hooks' own.
+    `results` has one result for each message that was stored. `notes` holds data of the hooks.
     """
 
     group: str
@@ -215,7 +215,7 @@ class SendContext:
 
 
 class SendHook(Protocol):
-    """Changes nothing. What it raises is told to the log and goes no further."""
+    """Observes sends. Exceptions are logged and ignored."""
 
     def before_send(self, context: SendContext) -> None: ...
 

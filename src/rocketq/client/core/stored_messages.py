@@ -29,7 +29,7 @@ prepared offset, body, topic, properties.
 class StoredMessage:
     """A message as a broker has it: a value, not to be changed.
 
-    Its body is inflated; where that failed it is as stored and `body_fault` says why. Of a retried message `queue` is
+    The body is decompressed; if that failed, `body_fault` has the reason. Of a retried message `queue` is
     the queue of retries it came from, and for a consumer `topic` is the one it was sent to at first.
     """
 
@@ -91,7 +91,7 @@ class StoredMessage:
 
     @property
     def offset_message_id(self) -> str:
-        """Where it lies: broker and place in its log."""
+        """The broker address and the offset in its log, encoded."""
         if self._id is None:
             self._id = encode_message_id(self.store_host, self._row[4])
         return self._id
@@ -253,7 +253,7 @@ def inflated(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
 
 
 def _one_property(properties: bytes, start: bytes) -> str | None:
-    """One value without a look at the others; of two equal names the last counts."""
+    """One value without parsing the others; of two equal names the last counts."""
     at = len(properties)
     while (at := properties.rfind(start, 0, at)) >= 0:
         if at == 0 or properties[at - 1] == 2:

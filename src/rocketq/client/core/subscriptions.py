@@ -36,7 +36,7 @@ class SubscriptionInvalidError(ClientError):
 
 
 def make_subscription(topic: str, expression: str | None, sql: str | None, now_ms: int) -> Subscription:
-    """By tags (`a || b`, `*` for all) or by an SQL92 expression; SubscriptionInvalidError says what is wrong."""
+    """By tags (`a || b`, `*` for all) or by an SQL92 expression; SubscriptionInvalidError if it is malformed."""
     if not isinstance(topic, str):
         raise SubscriptionInvalidError(f"a topic is a text, not {type(topic).__name__}")
     if (fault := topic_fault(topic)) is not None:
@@ -101,7 +101,7 @@ class SubscriptionTable:
         return tuple(self._by_topic.values())
 
     def touch(self, topic: str, now_ms: int) -> None:
-        """The share of this topic changed: brokers are told with a newer version."""
+        """The assignment of this topic changed: brokers get the subscription with a newer version."""
         before = self._by_topic.get(topic)
         if before is not None:
             self._by_topic[topic] = replace(before, version=max(now_ms, before.version + 1))

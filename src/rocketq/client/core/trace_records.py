@@ -1,4 +1,4 @@
-"""Message trace: what clients tell about each message, as records in the body of messages of the trace topic.
+"""Message trace: records about each message, in the body of messages of the trace topic.
 
 record = field *( 0x01 field ) 0x02            absent texts are written as `null`
 

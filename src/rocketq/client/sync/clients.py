@@ -34,7 +34,7 @@ from rocketq.protocol.bodies.queues import MessageQueue
 
 
 class Producer(Facade[AsyncProducer, AsyncProducer]):
-    """What AsyncProducer does, from any thread, also while an event loop runs in it; in a forked child it starts anew.
+    """AsyncProducer without await: callable from any thread, also while an event loop runs; restarts in a forked child.
 
     with Producer("orders", name_servers="127.0.0.1:9876") as producer:
         result = producer.send(Message(topic="Orders", body=b"..."))
@@ -51,7 +51,7 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
         hooks: Sequence[SendHook] = (),
     ) -> None:
         check_group(group)
-        addrs = parse_name_servers(name_servers)  # here, so that a bad one is said before anything is sent
+        addrs = parse_name_servers(name_servers)  # checked here, so that a malformed one is raised by the constructor
 
         def make() -> AsyncProducer:
             return AsyncProducer(
@@ -84,7 +84,7 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
         arg: Any = None,
         timeout_ms: int | None = None,
     ) -> Future[SendResult]:
-        """As `send`, without waiting: the future has the result, or what was raised."""
+        """As `send`, without waiting: the future has the result or the exception."""
         return self._engine.submit(
             lambda producer: producer.send(
                 message, queue=queue, sharding_key=sharding_key, select=select, arg=arg, timeout_ms=timeout_ms
@@ -92,12 +92,12 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
         )
 
     def start(self) -> Self:
-        """Not needed: the first call does it. Done at once it shows early what is wrong."""
+        """Optional: the first call starts it. An early start reports errors early."""
         self._engine.start()
         return self
 
     def health(self) -> SessionHealth:
-        """What it is connected to."""
+        """Connections, routes and members of the session."""
 
         async def ask(producer: AsyncProducer) -> SessionHealth:
             return producer.session.health()
@@ -105,7 +105,7 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
         return self._run(ask)
 
     def close(self) -> None:
-        """What is under way ends first. May be called again."""
+        """Wait for sends in flight. May be called again."""
         self._engine.close(AsyncProducer.close)
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ _Result = TypeVar("_Result")
 
 
 class _Subscribing(Facade[_Consumer, _Consumer]):
-    """What both have in common. Subscriptions are remembered: in a forked child the consumer is made anew."""
+    """Shared by both consumers. Keeps the subscriptions: in a forked child the consumer is created again."""
 
     def __init__(self, make: Callable[[], _Consumer], start: Any, what: str) -> None:
         self._subscribed: dict[str, tuple[str, str | None]] = {}
@@ -142,7 +142,7 @@ class _Subscribing(Facade[_Consumer, _Consumer]):
         return self
 
     def subscribe(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> None:
-        """To all messages, those of tags (`a || b`), or those an SQL92 expression is true for."""
+        """Subscribe to all messages, to tags (`a || b`), or by an SQL92 expression."""
         make_subscription(topic, expression, sql, 0)
         self._subscribed[topic] = (expression, sql)
         if self._is_started:
@@ -154,11 +154,11 @@ class _Subscribing(Facade[_Consumer, _Consumer]):
             self._do(lambda consumer: consumer.unsubscribe(topic))
 
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are ours now."""
+        """The assigned queues."""
         return self._do(lambda consumer: consumer.assignment())
 
     def health(self) -> Mapping[str, Any]:
-        """The queues that are ours and how far they are."""
+        """The assigned queues and their progress."""
         return self._do(lambda consumer: consumer.health())
 
     @property
@@ -166,7 +166,7 @@ class _Subscribing(Facade[_Consumer, _Consumer]):
         return self._started_in == os.getpid()
 
     def _do(self, work: Callable[[_Consumer], _Result]) -> _Result:
-        """On the loop of the consumer, though it does not wait for anything."""
+        """Run on the loop of the consumer."""
 
         async def run(consumer: _Consumer) -> _Result:
             return work(consumer)
@@ -178,7 +178,7 @@ class _Subscribing(Facade[_Consumer, _Consumer]):
 
 
 class PushConsumer(_Subscribing[AsyncPushConsumer]):
-    """What AsyncPushConsumer does, for programs without an event loop; listeners run in threads.
+    """AsyncPushConsumer without await; listeners run in threads.
 
     with PushConsumer("orders", listener, name_servers="127.0.0.1:9876") as consumer:
         consumer.subscribe("Orders", "new || paid")
@@ -197,7 +197,7 @@ class PushConsumer(_Subscribing[AsyncPushConsumer]):
         offset_store: OffsetStore | None = None,
     ) -> None:
         check_consumer_group(group)
-        addrs = parse_name_servers(name_servers)  # here, so that a bad one is said at once
+        addrs = parse_name_servers(name_servers)  # checked here, so that a malformed one is raised by the constructor
 
         def make() -> AsyncPushConsumer:
             return AsyncPushConsumer(
@@ -215,14 +215,14 @@ class PushConsumer(_Subscribing[AsyncPushConsumer]):
     commit = blocking(AsyncPushConsumer.commit)
 
     def pause(self) -> None:
-        """Nothing more is pulled; what is held is still consumed."""
+        """Stop pulling; held messages are still consumed."""
         self._do(AsyncPushConsumer.pause)
 
     def resume(self) -> None:
         self._do(AsyncPushConsumer.resume)
 
     def close(self) -> None:
-        """Listeners under way come to their end, offsets are saved, locks given back, brokers told."""
+        """Wait for running listeners, save offsets, release locks, and unregister."""
         self._engine.close(AsyncPushConsumer.close)
 
     def __exit__(
@@ -232,7 +232,7 @@ class PushConsumer(_Subscribing[AsyncPushConsumer]):
 
 
 class PullConsumer(_Subscribing[AsyncPullConsumer]):
-    """What AsyncPullConsumer does, for programs without an event loop.
+    """AsyncPullConsumer without await.
 
     with PullConsumer("reports", name_servers="127.0.0.1:9876") as consumer:
         consumer.subscribe("Orders")
@@ -275,35 +275,35 @@ class PullConsumer(_Subscribing[AsyncPullConsumer]):
     seek_to_end = blocking(AsyncPullConsumer.seek_to_end)
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Exactly these queues from now on, whatever the group has. Not together with `subscribe`."""
+        """Consume exactly these queues, without rebalancing. Not together with `subscribe`."""
         self._assigned = list(queues)
         if self._is_started:
             self._do(lambda consumer: consumer.assign(self._assigned or ()))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """Behind the last message handed out; None while the queue is not begun."""
+        """The offset after the last returned message; None before the queue has started."""
         return self._do(lambda consumer: consumer.position(queue))
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Nothing of these queues, or of all, is handed out."""
+        """Return no messages of these queues, or of all."""
         self._do(lambda consumer: consumer.pause(queues))
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
         self._do(lambda consumer: consumer.resume(queues))
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """Without end. Messages are fetched many at a time; those not looked at are handed out again."""
+        """Iterate without end. Messages are fetched in groups; unread ones are delivered again."""
         while True:
             ahead = self.poll()
             ahead.reverse()
             self._ahead = ahead
             while ahead:
                 yield ahead.pop()
-                if self._ahead is not ahead:  # something else was asked meanwhile, and what was left given back
+                if self._ahead is not ahead:  # another method ran and returned the unread messages
                     break
 
     def close(self) -> None:
-        """What was handed out is dealt with; offsets are saved, brokers told."""
+        """Count returned messages as consumed, save offsets, and unregister."""
         self._leave(consumed=True)
 
     def __exit__(
@@ -312,7 +312,7 @@ class PullConsumer(_Subscribing[AsyncPullConsumer]):
         self._leave(consumed=error is None)
 
     def _run(self, work: Any) -> Any:
-        """Before anything else what was fetched ahead and not looked at goes back."""
+        """Return prefetched unread messages before anything else."""
         left, self._ahead = self._ahead[::-1], []
 
         async def run(consumer: AsyncPullConsumer) -> Any:
@@ -387,14 +387,14 @@ class Timers(Facade[AsyncAdmin, AsyncTimers]):
 
 
 class Admin:
-    """What AsyncAdmin does, from any thread, also while an event loop runs in it.
+    """AsyncAdmin without await: callable from any thread, also while an event loop runs.
 
     with Admin("127.0.0.1:9876") as admin:
         admin.topics.create("Orders", queues=4)
     """
 
     def __init__(self, name_servers: str | Sequence[str] | None = None, *, config: SessionConfig | None = None) -> None:
-        addrs = parse_name_servers(name_servers)  # here, so that a bad one is said before anything is asked
+        addrs = parse_name_servers(name_servers)  # checked here, so that a malformed one is raised by the constructor
         self._engine = Engine(lambda: AsyncAdmin(addrs, config=config))
         self.topics = Topics(self._engine, lambda admin: admin.topics)
         self.groups = Groups(self._engine, lambda admin: admin.groups)

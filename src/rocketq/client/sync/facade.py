@@ -1,4 +1,4 @@
-"""How an asynchronous object is used without await: on a private loop, on a thread of its own."""
+"""Runs an asynchronous client on a private event loop in a background thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rocketq.remoting.loops import loop_factory
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 120
-"""Longer than any timeout inside of it; beyond it something hangs."""
+"""Longer than any timeout inside of close(); beyond it something hangs."""
 CANCEL_S: Final = 5
 
 _Owner = TypeVar("_Owner")
@@ -27,7 +27,7 @@ _Params = ParamSpec("_Params")
 
 
 class Engine(Generic[_Owner]):
-    """A loop on a thread and the object that lives there; both are made at first use, and anew in a forked child."""
+    """A loop on a thread and the client that runs there; both are created at first use, and again in a forked child."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Engine(Generic[_Owner]):
         self._ready()
 
     def run(self, work: Callable[[_Owner], Coroutine[Any, Any, _Result]]) -> _Result:
-        """The result; whatever is raised there is raised here. An interrupt ends the work too."""
+        """The result; exceptions are raised here. An interrupt cancels the work too."""
         self._refuse_own_thread()
         future = self.submit(work)
         try:
@@ -61,7 +61,7 @@ class Engine(Generic[_Owner]):
             raise
 
     def submit(self, work: Callable[[_Owner], Coroutine[Any, Any, _Result]]) -> concurrent.futures.Future[_Result]:
-        """The work begun; its future has what becomes of it."""
+        """Start the work; the future has its result or exception."""
         loop = self._ready()
         coroutine = work(self._owner)
         try:
@@ -71,7 +71,7 @@ class Engine(Generic[_Owner]):
             raise ClientClosedError(self._what) from None
 
     def close(self, closing: Callable[[_Owner], Coroutine[Any, Any, None]]) -> None:
-        """The last work; nothing happens where none was ever begun."""
+        """Run the closing work; does nothing if the client was never started."""
         with self._lock_here():
             if self._closed:
                 return
@@ -81,7 +81,7 @@ class Engine(Generic[_Owner]):
         try:
             asyncio.run_coroutine_threadsafe(closing(self._owner), self._loop).result(CLOSE_TIMEOUT_S)
         except TimeoutError:
-            log.warning("%s did not close within %d s: what is left of it is cancelled", self._what, CLOSE_TIMEOUT_S)
+            log.warning("%s did not close within %d s: cancelling the remaining tasks", self._what, CLOSE_TIMEOUT_S)
         finally:
             self._end(self._loop, self._thread)
 
@@ -114,18 +114,18 @@ class Engine(Generic[_Owner]):
         loop.close()
 
     def _lock_here(self) -> threading.Lock:
-        """A thread of the parent may have held the lock when this process was forked off."""
+        """A thread of the parent may have held the lock at the fork."""
         if self._process_id not in (-1, os.getpid()) and not self._closed:
             self._lock = threading.Lock() if self._lock.locked() else self._lock
         return self._lock
 
     def _refuse_own_thread(self) -> None:
         if self._process_id == os.getpid() and threading.current_thread() is self._thread:
-            raise RuntimeError("it would wait for itself: use the asynchronous one inside of callbacks on its loop")
+            raise RuntimeError("this call would wait for itself: use the asynchronous client in callbacks on its loop")
 
 
 async def _cancel_others() -> None:
-    """Nothing is left running when the loop ends."""
+    """Cancel all other tasks before the loop ends."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -135,7 +135,7 @@ async def _cancel_others() -> None:
 
 
 class Facade(Generic[_Owner, _Target]):
-    """Stands for a part of what the engine runs."""
+    """Calls methods of a part of the client that the engine runs."""
 
     def __init__(self, engine: Engine[_Owner], part: Callable[[_Owner], _Target]) -> None:
         self._engine = engine
@@ -148,7 +148,7 @@ class Facade(Generic[_Owner, _Target]):
 def blocking(
     method: Callable[Concatenate[_Target, _Params], Coroutine[Any, Any, _Result]],
 ) -> Callable[Concatenate[Facade[Any, _Target], _Params], _Result]:
-    """The method of the same name, arguments and result that waits."""
+    """The blocking form of an asynchronous method."""
 
     @functools.wraps(method)
     def call(self: Facade[Any, _Target], /, *args: _Params.args, **given: _Params.kwargs) -> _Result:
