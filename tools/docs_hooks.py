@@ -1,4 +1,4 @@
-"""What the documentation site takes from elsewhere: pages of the repository's root, and tables of settings from the code."""
+"""Pages that the documentation site generates: copies of files in the repository's root, and tables of settings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def settings_table(kind: type) -> Iterator[str]:
         if "key" not in item.metadata:
             continue
         key, about = item.metadata["key"], item.metadata["about"].replace("|", "\\|")
-        yield f"| `{key}` | {_default(item.default)} | {_unit(item.name, item.default)} | {_live(kind, item)} | {about} |"
+        default, unit = _default(item.default), _unit(item.name, item.default)
+        yield f"| `{key}` | {default} | {unit} | {_live(kind, item)} | {about} |"
 
 
 def _default(value: Any) -> str:

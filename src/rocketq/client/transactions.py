@@ -28,8 +28,8 @@ Verdict = TransactionState | None
 class TransactionListener:
     """Both may be `def`, run on a thread, or `async def`. An exception means UNKNOWN: the broker asks again later.
 
-    `execute(message, arg)` runs the local transaction after the half message is stored; `check(message)` runs later, maybe in
-    another process, how it ended.
+    `execute(message, arg)` runs the local transaction once the half message is stored; `check(message)` runs later,
+    maybe in another process, and returns the state of that transaction.
     """
 
     execute: Callable[[Message, Any], Verdict | Awaitable[Verdict]]

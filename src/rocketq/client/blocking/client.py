@@ -46,8 +46,8 @@ _START: Final = struct.Struct(">i4s")
 ReadInto = Callable[[memoryview], None]
 """Fills a piece of memory with the bytes that come next."""
 BodyReader = Callable[[Command, int, ReadInto], bool]
-"""Called with an answer without its body, the size of the body, and a function that reads it. Reads all and returns True,
-or reads nothing and returns False."""
+"""Called with an answer without its body, the size of the body, and a function that reads it. Reads all of it and
+returns True, or reads nothing and returns False."""
 
 
 class BlockingConnection:
