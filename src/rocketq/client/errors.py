@@ -115,7 +115,7 @@ class SelectorError(ClientError):
 
 
 class SendFailedError(ClientError):
-    """All attempts failed. `code` is the broker's or one of Apache's client codes; `attempts` are (broker, error) pairs.
+    """All attempts failed. `code` is the broker's or one of Apache's client codes; `attempts`: (broker, error) pairs.
 
     A message whose answer did not arrive may have been stored.
     """
