@@ -1,4 +1,4 @@
-"""A broker put together: its tables, its store, its handlers, two servers, and what it does by itself."""
+"""The broker: opens the store, composes subsystems, runs two servers and periodic jobs, stops."""
 
 from __future__ import annotations
 
@@ -44,20 +44,21 @@ _RETRY_S: Final = 2
 
 
 def kept_settings_path(root: Path) -> Path:
-    """Where settings changed on request are kept when there is no config file."""
+    """Where changed settings are saved if the broker has no config file."""
     return root / "config" / "broker.properties"
 
 
 def reject_dledger(root: Path) -> None:
-    """A directory of DLedger's holds messages that we do not read: going on beside them would look like losing them."""
+    """Raise StoreError for a DLedger directory: its messages cannot be read, and an empty store would look like data
+    loss."""
     found = sorted(path.name for path in root.glob("dledger-*")) if root.is_dir() else []
     if found:
-        reason = "is a log of DLedger, which cannot be read here: failover is haProtocol=fenced, with a log of its own"
+        reason = "is a DLedger log, which is not supported: use haProtocol=fenced for failover, in an empty directory"
         raise StoreError(f"{root / found[0]} {reason}")
 
 
 class Broker:
-    """Runs on the event loop it is started on."""
+    """A broker on the event loop that starts it."""
 
     def __init__(
         self,
@@ -80,35 +81,33 @@ class Broker:
         self._autosave: TableAutosave | None = None
         self._restarting: asyncio.Task[None] | None = None
         self._fenced: FencedReplication | None = None
-        """Its part among replicas; what that takes is loaded only by a broker that has one."""
+        """Set for fenced replicas only; the modules are imported on demand."""
         self._servers: list[Server] = []
         self._dispatchers: list[Dispatcher] = []
         self.fast_paths: list[BrokerFastPath] = []
         self.guards: MutableSequence[Check] = ObservedList(self.invalidate_grants)
-        """Rules of the program that runs this broker: each is called with a request and its connection, at both ports,
-        and returns the answer that rejects it, or None. Sends and pulls that pass are not asked about again for the
-        same connection, code, topic and group, until `invalidate_grants()` is called; one that is rejected may be
-        asked about twice."""
+        """Checks added by the embedding program. Each is called with a request and its connection, at both ports, and
+        returns a rejecting answer or None. For sends and pulls the result is cached per connection, code, topic and
+        group until `invalidate_grants()` is called; a rejected request may be checked twice."""
 
     @property
     def addr(self) -> str:
-        """What clients reach this broker by."""
+        """The address that clients connect to."""
         return join_addr(self.config.ip, self.config.port)
 
     def invalidate_grants(self) -> None:
-        """Something that guards or access control decide by has changed: ask again for the next request. Any thread may
-        call this."""
+        """Check the next request of each connection again, after guards or access rules changed. Thread-safe."""
         if self._parts is not None:
             self._parts.store.generation.bump()
 
     @property
     def parts(self) -> Subsystems:
-        """For tests and tools that look inside."""
+        """The subsystems, for tests and tools."""
         assert self._parts is not None, "the broker is not started"
         return self._parts
 
     async def start(self) -> None:
-        """Recover, serve, register; `addr` tells where. Port 0 picks a free one with its neighbours."""
+        """Recover the store, serve and register. Port 0 picks a port that is free together with its neighbours."""
         for left in reversed(range(_START_TRIES if self.config.port == 0 else 1)):
             try:
                 await self._start_at(self.config.port or pick_port(self.config.host))
@@ -125,12 +124,12 @@ class Broker:
         log.info("broker %s serves at %s as %s", self.config.name, self.addr, self.config.role.value)
 
     def _start_deliveries(self) -> None:
-        """What only a master does by itself: it writes."""
+        """Start the services that write, which only a master runs."""
         self.parts.delay.start()
         self.parts.transactions.checks.start()
 
     async def stop(self, drain_ms: int = 3_000) -> None:
-        """Clients hear of it first from the NameServers; requests under way are finished and answered."""
+        """Deregister from the NameServers first, then finish and answer requests in progress."""
         if self._restarting is not None:
             self._restarting.cancel()
             await asyncio.gather(self._restarting, return_exceptions=True)
@@ -138,7 +137,7 @@ class Broker:
             return
         parts = self._parts
         if self._fenced is not None:
-            await self._fenced.retire()  # whoever takes over registers before we say goodbye
+            await self._fenced.retire()  # the next master registers before this broker deregisters
         await self._close(parts, drain_ms)
 
     async def _close(self, parts: Subsystems, drain_ms: int) -> None:
@@ -151,7 +150,7 @@ class Broker:
         await asyncio.gather(*(server.stop(drain_ms) for server in self._servers))
         await parts.transactions.checks.stop()
         if not self.config.is_slave:
-            await parts.ha.replication.stop()  # last, so that slaves have what was answered
+            await parts.ha.replication.stop()  # last, so that slaves receive everything that was answered
         self._collect()
         try:
             await parts.autosave.save()
@@ -163,35 +162,35 @@ class Broker:
         self._parts = None
         log.info("broker %s stopped", self.config.name)
 
-    # among replicas
+    # fenced replicas
 
     async def begin_mastership(self, timers: tuple[TimerPoint, int] | None) -> None:
-        """This broker was elected: what only a master does begins, timers where the master before it had them."""
+        """Start the master's services after an election; timers continue from the previous master's point."""
         await asyncio.to_thread(self.parts.transactions.service.start)
         if timers is not None and self.config.timer_enabled:
             await asyncio.to_thread(self.parts.delay.timers.take_over, *timers)
         self._start_deliveries()
 
     def end_mastership(self) -> None:
-        """A master no more: everything it did by itself is begun anew as a slave's, from what is on disk."""
-        self._restart(anew=False)
+        """Restart as a slave from the state on disk."""
+        self._restart(empty=False)
 
     async def save_tables(self) -> None:
         assert self._autosave is not None
         await self._autosave.wait_saved()
 
     def restart_empty(self) -> None:
-        """The store cannot be used: it is put aside, and this replica starts empty."""
-        self._restart(anew=True)
+        """Move the unusable store to another directory and restart this replica empty."""
+        self._restart(empty=True)
 
-    def _restart(self, *, anew: bool) -> None:
+    def _restart(self, *, empty: bool) -> None:
         if self._restarting is None or self._restarting.done():
-            self._restarting = asyncio.get_running_loop().create_task(self._start_again(anew=anew))
+            self._restarting = asyncio.get_running_loop().create_task(self._restart_as_slave(empty=anew))
 
-    async def _start_again(self, *, anew: bool) -> None:
+    async def _restart_as_slave(self, *, empty: bool) -> None:
         await self._close(self.parts, 0)
         self.fast_paths.clear()
-        if anew:
+        if empty:
             from rocketq.replication.replica_files import move_store_aside  # noqa: PLC0415 - imported only when a store is moved aside
 
             await asyncio.to_thread(move_store_aside, self._store_config, self._clock.now_ms())
@@ -199,8 +198,8 @@ class Broker:
             try:
                 await self.start()
                 return
-            except Exception:  # a replica that cannot open its store now may later; others serve meanwhile
-                log.exception("broker %s cannot start again as a slave, it is tried again", self.config.name)
+            except Exception:  # retried: the other replicas serve until the store opens
+                log.exception("broker %s cannot restart as a slave, retrying", self.config.name)
                 await asyncio.sleep(_RETRY_S)
 
     # the start
@@ -208,7 +207,7 @@ class Broker:
     async def _start_at(self, port: int) -> None:
         config = replace(self.config, port=port, ha_port=self.config.ha_port or port + REPLICATION_STEP)
         if config.is_fenced:
-            from rocketq.broker.ha.fenced_replicas import UNKNOWN_ID  # noqa: PLC0415 - loaded by replicas only
+            from rocketq.broker.ha.fenced_replicas import UNKNOWN_ID  # noqa: PLC0415 - loaded by fenced replicas only
 
             config = replace(config, role=BrokerRole.SLAVE, broker_id=config.broker_id or UNKNOWN_ID)
         store = await self._open_store(config)
@@ -231,7 +230,7 @@ class Broker:
         self.config, self._parts = parts.settings.config, parts
 
     async def _open_store(self, config: BrokerConfig) -> Store:
-        """On another thread: recovery may take a while."""
+        """Open the store on another thread: recovery may take minutes."""
         store_config = replace(self._store_config, store_host=Host.of(config.ip, config.port))
         reject_dledger(store_config.root)
         try:
@@ -242,7 +241,7 @@ class Broker:
             raise StoreError(f"the store cannot be opened: {error}") from error
 
     def _follow(self, parts: Subsystems) -> None:
-        """Take over what changes while the broker runs: its settings."""
+        """Follow changes of the settings."""
         self._autosave, self._fenced = parts.autosave, parts.ha.fenced
         parts.settings.listeners.append(self._settings_changed)
 
@@ -268,7 +267,7 @@ class Broker:
             self._servers.append(server)
 
     def _make_dispatcher(self, parts: Subsystems) -> Dispatcher:
-        """What every request passes on its way to a handler, in this order."""
+        """The checks and middleware of every request, in order."""
         shares = [parts.registrar.settle]
         if self._fenced is not None:
             shares.insert(0, self._fenced.tables_shared)
@@ -318,10 +317,10 @@ class Broker:
         self._jobs.every(lambda: self.config.offset_save_interval_ms, parts.autosave.save)
         self._jobs.every(FILTER_SAVE_MS, parts.pull.filter_autosave.save)
 
-    # what it does by itself
+    # periodic jobs
 
     def expire_idle(self) -> None:
-        """Part with clients that fell silent, with locks nobody renewed, and with filters of groups long gone."""
+        """Remove expired clients, queue locks and filters."""
         self.parts.groups.expire()
         self.parts.pull.clean_filters()
 

@@ -1,4 +1,4 @@
-"""What a broker is made of, and in which order: the one place that knows all subsystems."""
+"""Composition of a broker: constructs all subsystems in dependency order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from rocketq.store import StateFiles, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subsystems:
-    """The parts of a broker with an open store. Only the broker itself has all of them."""
+    """The subsystems of a broker with an open store. Only `Broker` holds all of them."""
 
     settings: Settings
     store: Store
@@ -71,10 +71,10 @@ class Subsystems:
 def compose(
     config: BrokerConfig, store: Store, settings_path: Path, access: Access, clock: Clock, owner: RoleOwner
 ) -> Subsystems:
-    """Nothing is started; saved tables are loaded. DamagedStateError when one of them cannot be read.
+    """Construct all subsystems and load saved tables; start nothing. DamagedStateError if a table cannot be read.
 
-    Shared state comes first (settings, counts, tables), then the subsystems that use it. Whatever admission depends on
-    bumps the store's generation when it changes.
+    Shared state comes first (settings, stats, tables), then the subsystems that use it. Every change of state that
+    admission depends on bumps the store's generation.
     """
     if config.property_filter:
         load_parser()

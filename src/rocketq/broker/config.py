@@ -1,4 +1,4 @@
-"""Settings of a broker, with Apache's key for each."""
+"""Broker settings with Apache's key for each."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def option(key: str, default: Any, about: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Everything a broker can be told, except what its store is told."""
+    """All broker settings; the store's are in `StoreConfig`."""
 
     host: str = option("bindAddress", "127.0.0.1", "Address the broker listens on.")
     port: int = option(
@@ -291,14 +291,16 @@ class BrokerConfig:
 
     @classmethod
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> BrokerConfig:
-        """From Apache's keys; others are left to the caller (`unknown_keys`). `given` wins."""
+        """From Apache's keys; `given` overrides them. Unknown keys are ignored here, see `unknown_keys`."""
         if settings.get("enableDLegerCommitLog", "").strip().lower() == "true":
-            raise ConfigError("enableDLegerCommitLog=true: there is no DLedger here, failover is haProtocol=fenced")
+            raise ConfigError(
+                "enableDLegerCommitLog=true: DLedger is not supported: use haProtocol=fenced for failover"
+            )
         return cls(**(parse_settings(settings) | given))
 
     @property
     def is_fenced(self) -> bool:
-        """Whether this broker is a replica that may become master by itself."""
+        """Whether this broker is a fenced replica, which may be elected master."""
         return self.ha_protocol == "fenced"
 
     def to_java(self) -> dict[str, str]:
@@ -342,19 +344,19 @@ class BrokerConfig:
         )
 
 
-@functools.lru_cache(maxsize=8)  # asked for with every message
+@functools.lru_cache(maxsize=8)  # called for every message
 def _delay_rules(levels: int, timer_enabled: bool, timer_seconds_max: int) -> DelayRules:
     return DelayRules(levels, timer_enabled=timer_enabled, timer_delay_ms_max=timer_seconds_max * 1000)
 
 
 def unknown_keys(settings: Mapping[str, str]) -> list[str]:
-    """Keys that mean nothing to a broker or its store."""
+    """Keys that neither the broker nor its store has."""
     known = _known_keys()
     return [key for key in settings if key not in known and not key.startswith(TLS_PREFIX)]
 
 
 def describe_unknown(keys: Iterable[str]) -> str:
-    """Keys that mean nothing, each with the known one it looks like."""
+    """Unknown keys, each with the most similar known key."""
     return suggest_keys(keys, _known_keys())
 
 
@@ -363,7 +365,7 @@ def _known_keys() -> frozenset[str]:
 
 
 def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """The known ones by our names; ConfigError names a bad one."""
+    """Known settings by field name; ConfigError names an invalid one."""
     known = _fields_by_key()
     return {
         known[key].name: parse_value(key, text, known[key].default) for key, text in settings.items() if key in known
@@ -371,7 +373,7 @@ def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def store_keys() -> dict[str, str]:
-    """The store's keys, and our names of them."""
+    """The store's keys with their field names."""
     return {item.metadata["key"]: item.name for item in fields(StoreConfig) if "key" in item.metadata}
 
 
@@ -402,7 +404,7 @@ def _is_address(text: str) -> bool:
 
 
 def _address_for(host: str) -> str:
-    """What clients reach us by when we listen at `host`: the address itself, or one of this machine's."""
+    """The address to register for listening at `host`: the address itself, or one of this machine's addresses."""
     if _is_address(host):
         return host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

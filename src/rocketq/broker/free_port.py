@@ -1,4 +1,4 @@
-"""Finding a port that is free together with the neighbours a broker uses."""
+"""Picks a port that is free together with the neighbouring ports a broker uses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ REPLICATION_STEP: Final = 1
 _NEIGHBOURS: Final = (0, VIP_STEP, REPLICATION_STEP)
 _TRIES: Final = 500
 RANGE_VARIABLE: Final = "ROCKETQ_FREE_PORTS"
-"""The environment's word on where to look, as LOW-HIGH."""
+"""Environment variable with the port range, as LOW-HIGH."""
 _RANGE: Final = "20000-32000"
-"""Below the range that systems hand out to clients, so that no connection takes a port meanwhile."""
+"""Below the ephemeral range, so that outgoing connections do not take a picked port."""
 _given: deque[int] = deque(maxlen=64)
-"""Who was given a port may not have bound it yet, or no longer: it is not given again soon."""
+"""Recently picked ports, which may not be bound yet; they are not picked again."""
 
 
 def pick_port(host: str) -> int:

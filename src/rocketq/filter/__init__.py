@@ -1,4 +1,4 @@
-"""Which messages a subscription lets through: tags, SQL92 conditions on properties, a bloom filter."""
+"""Message filters: tags, SQL92 conditions on properties, bloom filter bitmaps."""
 
 from rocketq.filter.bloom import BloomGeometry
 from rocketq.filter.sql import BadExpressionError, compile_sql, load_parser

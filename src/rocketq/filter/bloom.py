@@ -1,4 +1,4 @@
-"""The bloom filter that says, without a look at a message, which groups' conditions it cannot meet.
+"""Bloom filter bitmaps: which groups' conditions a message may meet, without reading the message.
 
 A message's bitmap has the bits of every group whose condition it met when it was stored; a group's own bits are those
 of `group#topic`. Both travel in Apache's files, so hash and positions are exactly Apache's (and Guava's).
@@ -29,7 +29,7 @@ class BloomGeometry:
 
     @classmethod
     def of(cls, error_percent: int = ERROR_PERCENT, groups: int = GROUPS_EXPECTED) -> BloomGeometry:
-        """For so many groups and at most so many wrong hits; ValueError where Apache refuses to start."""
+        """The geometry for a number of groups and a maximum error rate; ValueError for values that Apache rejects."""
         if not 1 <= error_percent < 100 or groups < 1:
             raise ValueError(f"{error_percent} percent and {groups} groups make no bloom filter")
         rate = error_percent / 100
@@ -55,7 +55,7 @@ class BloomGeometry:
         return bytes(data)
 
     def may_match(self, bitmap: bytes, positions: Iterable[int]) -> bool:
-        """False when the group is certainly not among those of the bitmap; one of another size says nothing."""
+        """False if the bitmap excludes the group; a bitmap of another size excludes none."""
         if len(bitmap) * 8 != self.bits:
             return True
         return all(bitmap[position // 8] & 1 << position % 8 for position in positions)

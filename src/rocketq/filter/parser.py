@@ -1,4 +1,4 @@
-"""SQL92 text to a condition. As with Apache, text behind a complete condition is not looked at."""
+"""Parses SQL92 text to a condition. As with Apache, text behind a complete condition is ignored."""
 
 from __future__ import annotations
 
@@ -91,19 +91,19 @@ READABLE: Final = {
     "MORETHAN": ">",
     "$END": "the end",
 }
-"""How errors call the words of the grammar; keywords by themselves."""
+"""Names of grammar terminals in error messages; keywords are shown unchanged."""
 
 
 CHARS_MAX: Final = 16_384
 NESTING_MAX: Final = 60
 DOUBLE_MINUS_MAX: Final = 200
-"""Each of them may begin a comment, for whose end all that follows is searched."""
+"""Each of them may start a comment, whose end is searched in all following text."""
 
 _PARSER: Final = Lark(GRAMMAR, parser="lalr", lexer="basic", transformer=Builder(), maybe_placeholders=False)
 
 
 def parse(expression: str) -> Node:
-    """The condition; BadExpressionError says what is wrong and where."""
+    """Parse a condition; BadExpressionError has the fault and its position."""
     if len(expression) > CHARS_MAX:
         raise BadExpressionError(f"the expression is longer than {CHARS_MAX} characters", expression)
     if expression.count("--") > DOUBLE_MINUS_MAX:

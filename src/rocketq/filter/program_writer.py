@@ -61,7 +61,7 @@ class _Writer:
         self._put(op, a, b)
 
     def _write_terms(self, terms: tuple[Node, ...], op: int, skip: int) -> None:
-        """Terms behind the one that decides are not looked at: an error in them does not happen."""
+        """Short circuit: terms behind the deciding one are not evaluated, nor are their errors."""
         self.write(terms[0])
         skips = []
         for term in terms[1:]:
@@ -71,7 +71,7 @@ class _Writer:
             each[1] = len(self.code)
 
     def _write_compare(self, node: syntax.Compare) -> None:
-        """When the left side is NULL the right side is not looked at."""
+        """The right side is not evaluated if the left side is NULL."""
         self.write(node.left)
         skip = self._put(program.SKIP_NULL) if isinstance(node.right, syntax.Negate) else None
         self._write_with(node.right, program.COMPARE, int(node.wanted))

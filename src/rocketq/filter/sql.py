@@ -1,4 +1,4 @@
-"""SQL92 conditions as programs for the kernel, compiled once and kept."""
+"""Compiles SQL92 conditions to programs for the kernel, with a cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEPT_MAX: Final = 256
 
 
 def compile_sql(expression: str) -> FilterProgram:
-    """The program of an expression; BadExpressionError says what is wrong and where. Asking again costs nothing."""
+    """Compile an expression, with a cache; BadExpressionError has the fault and its position."""
     found = _compile(expression)
     if isinstance(found, BadExpressionError):
         raise BadExpressionError(found.what, found.expression, found.position)
@@ -39,14 +39,14 @@ def compile_sql(expression: str) -> FilterProgram:
 
 
 def load_parser() -> None:
-    """Before the first expression comes, where one that comes should not wait."""
+    """Import the parser now, so that the first expression does not wait for it."""
     compile_sql("TRUE")
 
 
 @lru_cache(maxsize=KEPT_MAX)
 def _compile(expression: str) -> FilterProgram | BadExpressionError:
-    """Errors are kept as well: a client that sends a bad expression sends it again and again."""
-    from rocketq.filter.parser import parse  # noqa: PLC0415 - its tables take 70 ms to make, and few need them
+    """Errors are cached too: a client repeats its invalid expression."""
+    from rocketq.filter.parser import parse  # noqa: PLC0415 - building its tables takes 70 ms
     from rocketq.filter.program_writer import to_program  # noqa: PLC0415
 
     try:

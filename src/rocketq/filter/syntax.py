@@ -1,4 +1,4 @@
-"""The parts of a SQL92 condition after parsing. BETWEEN, <>, IS NULL and the like are said with fewer of them."""
+"""Syntax tree of SQL92 conditions. BETWEEN, <>, IS NULL and similar forms are expressed by simpler nodes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Negate:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A property standing as a condition: FALSE when it is there, NULL when not."""
+    """A property used as a condition: FALSE if it is set, otherwise NULL."""
 
     property: Property
 

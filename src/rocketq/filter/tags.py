@@ -14,7 +14,7 @@ TAGS_CHARS_MAX: Final = 1 << 16
 
 
 def parse_tags(expression: str | None) -> tuple[str, ...] | None:
-    """The tags of `a || b`; None for all messages. Blanks alone match nothing."""
+    """The tags of `a || b`; None for all messages. An expression of blanks matches nothing."""
     if not expression or expression == ALL:
         return None
     if len(expression) > TAGS_CHARS_MAX:

@@ -45,10 +45,10 @@ class Health:
         return self.closed or self.broken or self.follows or self.disk_full
 
     def stop_writing(self, reason: str) -> None:
-        """Something failed that must not be written over; reading goes on."""
+        """Stop all appends after a failure that must not be overwritten; reads continue."""
         if self.broken is None:
             self.broken = reason
-            log.error("the store takes no more messages: %s", reason)
+            log.error("appends stopped: %s", reason)
 
 
 def find_fault(message: NewMessage, config: StoreConfig) -> AppendResult | None:
@@ -61,7 +61,7 @@ def find_fault(message: NewMessage, config: StoreConfig) -> AppendResult | None:
     if len(message.properties) > PROPERTIES_BYTES_MAX:
         fault = f"the properties have {len(message.properties)} bytes, more than {PROPERTIES_BYTES_MAX}"
         return AppendResult(AppendStatus.PROPERTIES_SIZE_EXCEEDED, fault)
-    if b"\0" in message.properties:  # recovery tells torn properties by their zeros
+    if b"\0" in message.properties:  # recovery recognizes torn properties by their zeros
         return AppendResult(AppendStatus.MESSAGE_ILLEGAL, "the properties hold a NUL character")
     return None
 

@@ -33,7 +33,8 @@ class Announcer:
         self.listeners: list[QueueListener] = []
 
     def announce(self) -> None:
-        """Tell about every queue that has grown; one whose last messages are still hidden is told of again later."""
+        """Notify listeners of every queue that has grown; again later for one whose last messages are not visible
+        yet."""
         if not self._log.appender.touched and not self._scanner.touched:
             return
         visible_to = self._visible_to()

@@ -50,8 +50,7 @@ class LogPositions:
 class CommitLog:
     """Owns the log's files and mappings; the kernel's Appender writes into the last one.
 
-    The caller holds the store's lock for everything that writes. Reading needs no lock: a mapping lives as long as
-    somebody refers to it.
+    Writing requires the store's lock. Reading requires none: a mapping stays valid while it is referenced.
     """
 
     def __init__(self, config: StoreConfig, disk: Disk) -> None:
@@ -107,7 +106,7 @@ class CommitLog:
         return self.disk.fetch(self.files.path_of(base), at, count)
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Files that are mapped from now on are read as `config` says; the one being written to stays as it is."""
+        """Apply `config` to files that are mapped from now on; the one being written is not remapped."""
         before, self.config = self.config, config
         if before.read_ahead != config.read_ahead:
             for base in self.files:
@@ -115,7 +114,7 @@ class CommitLog:
                     self.map.detach(base)
 
     def drop_idle_mappings(self) -> None:
-        """Forget mappings nobody asked for since the last call, the one being written excepted."""
+        """Release mappings unused since the last call, except the one being written."""
         writing = self.files.start_of(self.end)
         for base in self.map.idle():
             if base != writing:
@@ -124,7 +123,7 @@ class CommitLog:
     # Writing
 
     def open_for_append(self, end: int) -> None:
-        """Go on writing at `end`; its segment exists, or `end` is where a new one starts."""
+        """Continue writing at `end`, in an existing segment or at the start of a new one."""
         base = self.files.start_of(end)
         self._create_missing(base)
         self.disk.reserve(self.files.path_of(base), 0, self.config.segment_bytes)
@@ -132,8 +131,8 @@ class CommitLog:
         self.positions.committed = self.positions.flushed = end
 
     def roll(self) -> None:
-        """Close the segment with a blank record and go on in the next. Who flushes syncs the old one before anything
-        of the new one counts as flushed; it may be behind by that one file, no more."""
+        """Close the segment with a blank record and continue in the next. The flush syncs the old one before anything
+        in the new one counts as flushed; at most one finished file is unsynced."""
         self._create_missing(self._following)
         self.appender.close_segment()
         self._go_on()
@@ -152,13 +151,13 @@ class CommitLog:
         self._attach(self._following, 0)
 
     def prepare(self) -> None:
-        """Have the next file ready once this one is half full, so that nobody waits for it at the roll."""
+        """Prepare the next file once this one is half full, so that appends do not wait at the roll."""
         base = self._following
         if self.appender.position * 2 < self.config.segment_bytes or base in self.files or base == self._unprepared:
             return
         try:
             self._create_missing(base)
-        except OSError as error:  # the roll tries again, and tells whoever it fails for
+        except OSError as error:  # the roll retries and reports the error
             self._unprepared = base
             log.warning("the next log file could not be prepared: %s", error)
 
@@ -216,8 +215,8 @@ class CommitLog:
     def flush(self, *, pages_min: int = 0) -> int:
         """Make the log safe on disk up to its end as of now, segment by segment; the new flushed position.
 
-        A sync that failed once fails for ever: the system has dropped the pages, so the next one would succeed without
-        having written them. One that could not begin, because the process may open no more files, can be tried again.
+        A failed sync is final: the system has dropped the pages, and another sync would succeed without writing them. A
+        sync that could not start (too many open files) can be retried.
         """
         with self._flush_lock:
             if self.sync_failure is not None:
@@ -252,7 +251,7 @@ class CommitLog:
         return _record(segment, view)
 
     def place_at(self, log_offset: int) -> tuple[bytes, int, int, int] | None:
-        """Topic, queue id, queue offset and size that the record at `log_offset` says, wherever the log ends."""
+        """Topic, queue id, queue offset and size in the record at `log_offset`, also behind the log's end."""
         if log_offset < 0:
             return None
         segment, view = self.segment(log_offset), RecordView()
@@ -265,7 +264,7 @@ class CommitLog:
         return any(log_offset in hole for hole in self.holes)
 
     def store_ms_at(self, log_offset: int) -> int | None:
-        """Store time of the record at `log_offset`; the body is not looked at."""
+        """Store time of the record at `log_offset`, without checking its body."""
         return self.stamp_at(log_offset) if self.start <= log_offset < self.readable_end else None
 
     def stamp_at(self, log_offset: int) -> int | None:
@@ -281,7 +280,7 @@ class CommitLog:
         return segment.bytes_at(log_offset - segment.base, count)
 
     def view_of(self, log_offset: int, bytes_max: int) -> memoryview:
-        """Bytes of one segment without a copy, as far as they can be read; StoreError where the segment is gone."""
+        """Bytes of one segment without a copy, up to the readable end; StoreError if the segment was deleted."""
         segment, at = self._readable(log_offset)
         stop = min(at + bytes_max, segment.size, self.readable_end - segment.base)
         return memoryview(segment.memory)[at : max(at, stop)].toreadonly()

@@ -53,7 +53,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """Everything the store can be told."""
+    """All settings of a store."""
 
     root: Path
     store_host: Host = field(default_factory=lambda: Host.of("127.0.0.1", 10911))

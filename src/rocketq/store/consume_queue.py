@@ -63,7 +63,7 @@ class ConsumeQueue:
 
     @property
     def extensions(self) -> QueueExtensions | None:
-        """What the addresses lead to that units may hold in place of tags codes."""
+        """The extensions that units may refer to instead of tags codes."""
         return cast(QueueExtensions | None, self.tail.extensions)
 
     def __repr__(self) -> str:
@@ -219,7 +219,7 @@ class ConsumeQueue:
         self._digests = {start: (upto, crc) for start, upto, crc in digests if start in self.files}
 
     def _rewritten_from(self, queue_offset: int) -> None:
-        """Units were changed in place: their files' checksums start over."""
+        """Reset the checksums of files whose units were changed."""
         self._digests = {start: done for start, done in self._digests.items() if done[0] <= queue_offset * UNIT_BYTES}
 
     # Bounds
@@ -256,7 +256,7 @@ class ConsumeQueue:
         return self.min_offset
 
     def count_written(self) -> int:
-        """Where the written units end, by looking at the files alone; UNKNOWN without any."""
+        """End of the written units according to the files only; UNKNOWN without files."""
         end = UNKNOWN
         for start in self.files:
             first = start // UNIT_BYTES
@@ -324,7 +324,7 @@ class ConsumeQueue:
     # Extensions
 
     def last_address(self) -> int | None:
-        """The last address that a unit holds in place of its tags code."""
+        """The last extension address among the units."""
         for start in reversed(list(self.files)):
             first = start // UNIT_BYTES
             found = self._high_bytes(first, min(first + self.units_per_file, self.end_offset)).rfind(_ADDRESS_HEAD)
@@ -422,7 +422,7 @@ class QueueTable:
         self.extensions = StoreExtensions(config, disk)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.removed_count = 0
-        """So that whoever remembers queues knows when to look again."""
+        """Counts removals, so that caches of queues can be invalidated."""
 
     def load(self) -> None:
         """Find the queues on disk; directories that are not numbers are not queues."""

@@ -1,11 +1,10 @@
-"""How far waiting messages were delivered, kept so that even a crash repeats and loses none.
+"""Delivery progress of delay levels, kept so that a crash neither repeats nor loses a message.
 
 config/deliveryProgress := magic:i64 logEnd:i64 *( nextOffset:i64 )     native byte order, 4096 bytes, mapped
 
-`nextOffset` n says up to where queue n - 1 of the schedule topic is delivered. It was true when the log ended at
-`logEnd`; what was delivered since can be read from the log, since every delivered record names the one it was made
-from. A log that ends before `logEnd` has lost records (a power cut), and then none of this counts: delayOffset.json
-does, which is never ahead of what is safe on disk.
+`nextOffset` n is the next offset to deliver of queue n - 1 of the schedule topic, as of the time when the log ended at
+`logEnd`. Later deliveries are found in the log: every delivered record names its source. If the log ends before
+`logEnd` (a power cut), this page is ignored and delayOffset.json is used, which is never ahead of the flushed log.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class DeliveryProgress:
         self._words = memoryview(self._map).cast("q")
 
     def load(self, saved: dict[int, int]) -> dict[int, int]:
-        """The next offset by level: `saved` (delayOffset.json), or better what this page and the log tell."""
+        """The next offset by level: from this page and the log, or `saved` (delayOffset.json)."""
         known = {level: self._words[_OFFSETS + level] for level in range(1, LEVELS_MAX)}
         known = {level: offset for level, offset in known.items() if offset > 0}
         log_end, store = self._words[_LOG_END], self._store

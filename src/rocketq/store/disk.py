@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _ZEROS = bytes(1 << 20)
-_FETCH_BYTES = 128 << 10  # systems take no longer stretch at once
+_FETCH_BYTES = 128 << 10  # limit of the system call
 _LOAD_BYTES = 256 << 10
 _OPEN_FILES = Path("/proc/self/fd")
 _NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
@@ -94,7 +94,7 @@ class Disk:
             return False
         try:
             handle = os.open(path, os.O_RDONLY)
-        except OSError:  # it was a wish; whoever needs the file will tell what is wrong with it
+        except OSError:  # only a hint; a later use of the file reports its error
             return False
         try:
             for at in range(start, start + count, _FETCH_BYTES):
@@ -124,7 +124,7 @@ class Disk:
             os.close(handle)
 
     def write(self, path: Path, at: int, data: bytes | memoryview) -> None:
-        """Write in place, past the mapping, so that a full disk is an error."""
+        """Write with pwrite instead of through the mapping, so that a full disk raises an error."""
         handle = os.open(path, os.O_RDWR)
         try:
             view = memoryview(data)
@@ -135,7 +135,7 @@ class Disk:
             os.close(handle)
 
     def zero_from(self, path: Path, start: int) -> int:
-        """Overwrite whatever is not zero from `start` to the end of the file; how far behind `start` that was."""
+        """Zero the data from `start` to the end of the file; returns how far behind `start` non-zero data reached."""
         dirty_end = start
         handle = os.open(path, os.O_RDWR)
         try:
@@ -178,7 +178,7 @@ class Disk:
         path.unlink()
 
     def replace(self, path: Path, data: bytes) -> None:
-        """The whole file at once: a reader, or a restart, sees the old content or the new."""
+        """Replace the file atomically: readers and restarts see the old content or the new."""
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(path.name + ".tmp")
         handle = os.open(fresh, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644)
@@ -240,7 +240,7 @@ def _allocate_by_writing(handle: int, start: int, count: int) -> None:
 
 
 def _data_ranges(handle: int, start: int, size: int) -> list[tuple[int, int]]:
-    """Where the file system keeps data at or behind `start`; all of it where it cannot tell."""
+    """Ranges with data at or behind `start`; the whole rest if the file system cannot report them."""
     ranges: list[tuple[int, int]] = []
     at = start
     with contextlib.suppress(OSError):

@@ -49,9 +49,9 @@ class Dispatcher:
         return known.tail
 
     def _misfit(self, tail: QueueTail, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
-        """A record whose queue offset is not the next: the first of its queue, one behind a loss, or one of a queue
-        that was deleted and started again. No checksum covers the offset, so one record alone may be wrong about it;
-        two in a row are not."""
+        """A record whose queue offset is not the next: the first of its queue, one after a loss, or one of a queue that
+        was deleted and recreated. No checksum covers the offset, so that two consecutive records are required to trust
+        it."""
         queue, entry = cast(ConsumeQueue, tail.owner), (queue_offset, log_offset, size, tags_code)
         expected = tail.next_offset
         if not 0 <= queue_offset <= QUEUE_OFFSET_MAX:
@@ -83,7 +83,7 @@ class Dispatcher:
             self._doubt(queue, entry)
 
     def _rival(self, queue: ConsumeQueue, queue_offset: int, unit: tuple[int, int, int] | None) -> int | None:
-        """Where another record lies to which the unit points, if that record says this place too."""
+        """The log offset of another record that the unit points to, if that record claims this queue offset too."""
         if unit is None or unit[1] <= 0:
             return None
         says = self._log.place_at(unit[0])
@@ -91,7 +91,7 @@ class Dispatcher:
 
     def _begin_again(self, queue: ConsumeQueue, entry: QueueEntry) -> None:
         """Its topic was deleted and made again: a sound record can be the first of a queue for no other reason."""
-        log.info("dispatch: %r begins again at %d: its topic was deleted and made again", queue, entry[1])
+        log.info("dispatch: %r restarts at offset %d: its topic was deleted and recreated", queue, entry[1])
         self._doubtful.pop(queue, None)
         queue.cut_at(0)
         self._restart(queue, entry)
@@ -113,7 +113,7 @@ class Dispatcher:
         if before is None or before[0] + 1 != queue_offset:
             self._leave_out(queue, log_offset, f"offset {queue_offset}, where {queue.end_offset} comes next")
             return
-        log.warning("dispatch: %r goes on at offset %d instead of %d, as two records in a row say", queue, before[0],
+        log.warning("dispatch: %r continues at offset %d instead of %d (two records agree)", queue, before[0],
                     queue.end_offset)  # fmt: skip
         del self._doubtful[queue]
         self.misplaced -= 1
@@ -134,7 +134,9 @@ class Dispatcher:
         self.misplaced += 1
         if queue not in self._told:
             self._told.add(queue)
-            log.error("dispatch: the record at %d says %r, %s: it stays out of the queue", log_offset, queue, says)
+            log.error(
+                "dispatch: record at log offset %d claims %r, %s: not added to the queue", log_offset, queue, says
+            )
 
     def _touch(self, tail: QueueTail) -> None:
         if not tail.touched:

@@ -48,7 +48,7 @@ class FlushGate:
             return self._position >= position
 
     def hold(self, position: int, callback: Callable[[bool], None]) -> None:
-        """Call back once the position is reached; at once when it is already."""
+        """Call back once the position is reached, immediately if it is already."""
         with self._changed:
             if self._position < position and not self._shut:
                 heapq.heappush(self._held, (position, next(self._order), callback))
@@ -68,7 +68,7 @@ class FlushGate:
             callback(True)
 
     def shut(self) -> None:
-        """Nothing further will be reached: everybody goes."""
+        """Release all waiters: no further position will be reached."""
         with self._changed:
             self._shut = True
             due = [callback for _, _, callback in self._held]
@@ -133,13 +133,13 @@ class Flusher:
             self._service.wake()  # it may be in the middle of a wait that is far too long now
 
     def announce_while(self, has_waiters: Callable[[], bool]) -> None:
-        """Whether anybody waits to hear of queues that grow. Whoever begins to looks at its queue first, so that
-        otherwise it is enough to announce them from time to time."""
+        """Whether anything waits for new messages. A new waiter reads its queue first, so that without waiters periodic
+        announcements are enough."""
         self.is_awaited = has_waiters
 
     def flush(self, *, pages_min: int = 0, in_passing: bool = False) -> int:
-        """Make everything appended so far durable (or nothing, below `pages_min` pages); the flushed position. What was
-        done in passing is announced only when somebody waits."""
+        """Flush everything appended so far (nothing below `pages_min` pages); returns the flushed position. Announces
+        new messages only if something waits for them."""
         try:
             position = self._log.flush(pages_min=pages_min)
         except OSError as error:
@@ -173,7 +173,7 @@ class Flusher:
             self.wake()
 
     def wake(self) -> None:
-        """Something was written that should be on disk soon; without the service, at once."""
+        """Request a flush soon; without the flush thread, flush now."""
         if self._service is None:
             self.flush()
         else:

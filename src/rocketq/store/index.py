@@ -65,7 +65,7 @@ class IndexFile:
         return IndexState(self.path.name, tail.count, tail.begin_ms, tail.begin_offset, tail.end_ms, tail.end_offset)
 
     def flush(self) -> bool:
-        """Sync the file if keys were added; one that was deleted meanwhile needs no sync."""
+        """Sync the file if keys were added and it was not deleted."""
         count = self.tail.count
         if count <= self.flushed_count or not self.path.exists():
             return False
@@ -113,7 +113,8 @@ class Index:
         return self.files[-1].tail
 
     def roll(self, _full: IndexTail | None) -> IndexTail | None:
-        """The kernel's call when a file is full. Without disk space: None, indexing stops and the store says why."""
+        """Called by the kernel when a file is full. None without disk space: indexing stops and the store reports
+        why."""
         try:
             return self.current()
         except OSError as error:
@@ -277,7 +278,7 @@ _UNIT = Struct(">iqii")
 
 
 def find_index_shape(path: Path) -> tuple[int, int] | None:
-    """The shape whose last unit lies where the header says it must: it holds the header's end offset."""
+    """The file shape for which the last unit holds the header's end offset."""
     size = path.stat().st_size
     if size == 40 + 4 * DEFAULT_SHAPE[0] + 20 * DEFAULT_SHAPE[1]:
         return DEFAULT_SHAPE
@@ -298,7 +299,7 @@ def find_index_shape(path: Path) -> tuple[int, int] | None:
 
 
 def _fits(data: mmap.mmap, slots: int, number: int, begin_offset: int) -> bool:
-    """The first unit holds the header's begin offset, and the last one heads its slot's chain."""
+    """Whether the first unit holds the header's start offset, and the last one heads its slot's chain."""
     if number < 1:
         return True
     _, first_offset, _, before = _UNIT.unpack_from(data, 40 + 4 * slots + 20)
@@ -356,7 +357,7 @@ class IndexRebuild:
         return True
 
     def _step(self, position: int) -> int:
-        """Index one stretch of the log; where to go on."""
+        """Index one range of the log; returns the next position."""
         segment = self._log.segment(position)
         at = position - int(segment.base)
         segment_end = position - at + self._log.config.segment_bytes

@@ -43,7 +43,7 @@ class StoreReader(Protocol):
     def visible_to(self) -> int: ...
     @property
     def flushed_to(self) -> int:
-        """The log is on disk up to here, whatever the configuration requires."""
+        """The log is flushed up to here, independent of the configured durability."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class StoreReader(Protocol):
         self, topic: str, key: str, *, count_max: int = 32, begin_ms: int = 0, end_ms: int = 1 << 62
     ) -> QueryResult: ...
     def find_key(self, topic: str, key: str, *, count_max: int) -> list[int]:
-        """Log offsets of messages that may have a key, from the index alone."""
+        """Log offsets of messages that may have a key, from the index only."""
         ...
 
     def topics(self) -> list[str]:
@@ -175,7 +175,7 @@ class StoreReplica(StoreReader, Protocol):
     def gate(self) -> FlushGate: ...
     @property
     def last_file_start(self) -> int:
-        """Where the log file begins that the next record goes to."""
+        """Start of the log file for the next record."""
         ...
 
     def raw_range(self, log_offset: int, bytes_max: int) -> memoryview: ...
@@ -211,7 +211,7 @@ class StoreReplica(StoreReader, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FastPathAccess:
-    """Made by `Store.fast_path_access`. Whoever writes with `appender` or to `queues` holds `lock`."""
+    """Made by `Store.fast_path_access`. Writing with `appender` or to `queues` requires `lock`."""
 
     appender: Appender
     """Writes records, queue units and index entries."""
@@ -227,10 +227,10 @@ class FastPathAccess:
     append_listeners: list[Callable[[], None]]
     """Called after every append; empty while nothing waits for appends."""
     appended: Callable[[], None]
-    """To be called without the lock once the kernel has appended: announces it, or has it synced soon."""
+    """Announce what the kernel appended, or request a flush. Called without the lock."""
     announce_while: Callable[[Callable[[], bool]], None]
-    """Flushes announce queues that grew at once only while the given function returns True."""
+    """Announce new messages immediately only while the given function returns True."""
     first_file: Callable[[], int | None]
-    """Where the oldest log file begins; None without any."""
+    """Start of the oldest log file; None without any."""
     memory_bytes: Callable[[], int]
     """How far behind the log's end a record counts as being in memory."""

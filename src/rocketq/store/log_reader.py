@@ -1,8 +1,8 @@
-"""A log file walked by several readers, each from a place of its own.
+"""Reads a log file in several independent parts.
 
-Records follow each other without a gap, so whoever knows where one starts knows all behind it. A reader that begins in
-the middle looks for a record some way back and walks from there: what looks like a record inside a body is passed, as
-it is by a reader that came from the file's start. Both agree where damage begins and where the chain goes on.
+Records follow each other without a gap, so that the start of one determines all later ones. A reader that starts in the
+middle searches for a record some way back and walks from there, passing bytes inside a body that look like a record as
+a reader from the file's start does. Both find the same damage and the same records after it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WINDOW_BYTES: Final = 1 << 20
 
 
 class ChainedFile:
-    """One file of the log, mapped for reading only. It may be written to meanwhile, and it may lose its name."""
+    """One file of the log, mapped read-only. It may grow or be deleted while it is read."""
 
     def __init__(self, path: Path, base: int, *, disk: Disk | None = None) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class ChainedFile:
         return at
 
     def _known_before(self, start: int, look_back_bytes: int) -> int:
-        """A good record before `start`, or the file's start, where every chain begins."""
+        """A good record before `start`, or the file's start."""
         while look_back_bytes < start:
             found = find_next_record(self.buffer, start - look_back_bytes, start, self._view)
             if 0 <= found < start:
@@ -110,7 +110,7 @@ class ChainedFile:
 def next_good_record(files: SegmentDirectory, segment_at: Callable[[int], MappedBuffer], position: int) -> int | None:
     """Log offset of the next good record (or blank) behind `position`, in its file or a later one; None without any.
 
-    Only parts of the files that hold data are looked at: the prepared rest of the last file costs nothing.
+    Reads only ranges with data: the preallocated rest of the last file costs nothing.
     """
     view, base = RecordView(), cast(int | None, files.start_of(position))
     while base is not None:
@@ -146,8 +146,8 @@ class RawWalk:
         self._scanner.to_queues = False
 
     def head(self, data: bytes | memoryview, log_offset: int) -> RawRecords:
-        """The whole records `data` begins with; it may end within one. `data` crosses no file's end. Bodies are not
-        checked."""
+        """The whole records at the start of `data`, which may end within one and does not cross a file's end. Bodies
+        are not checked."""
         return self._walk(data, log_offset, check_crc=False)
 
     def require_beginning(self, data: bytes | memoryview, log_offset: int) -> None:

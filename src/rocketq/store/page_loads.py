@@ -1,12 +1,12 @@
-"""Loads old records into the page cache, so that whoever reads them next does not wait for the disk.
+"""Loads old records into the page cache, so that the next read does not wait for the disk.
 
 A reader on an event loop reads resident records only. For the others a worker thread calls `PageLoads.load`: it reads
 the queue's units with pread(2), requests the records' pages from the system (WILLNEED: many reads at a time), and reads
 the first of them into a scratch buffer, which returns when they are in the page cache. No mapped page is touched, so no
 page fault happens while the thread holds the interpreter lock.
 
-The units tell what the reader wants next: it is requested as well, up to 1 MiB, and arrives while the first records are
-answered. Records close to one another are one range: reading a small gap is cheaper than a second read.
+The units also show the records after those; up to 1 MiB of them is requested and arrives while the first records are
+answered. Records close to each other form one range: reading a small gap is cheaper than a second read.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _may_match(code: int, tag_codes: frozenset[int] | None) -> bool:
 
 
 class PageLoads:
-    """Blocks for the disk: for worker threads. The store's lock is not taken; files may be deleted meanwhile."""
+    """Blocks for the disk: for worker threads. Does not take the store's lock; files may be deleted during a load."""
 
     def __init__(self, commit_log: CommitLog) -> None:
         self._log = commit_log
@@ -124,7 +124,7 @@ class PageLoads:
     ) -> Loaded:
         """Load the records of units [first, stop) of one queue file, as many as the limits allow and one at least.
 
-        OSError when the disk fails. Files that are gone need no load: whoever reads then finds that out.
+        OSError if the disk fails. Deleted files need no load: the next read reports them.
         """
         file_start = queue.files.start_of(first * UNIT_BYTES)
         stop = min(stop, file_start // UNIT_BYTES + queue.units_per_file, first + UNITS_MAX)

@@ -1,4 +1,4 @@
-"""What callers hand to a store's questions: wrong types are told by name, before the kernel meets them."""
+"""Reads and lookups of a store. Arguments are checked by name and type before they reach the kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def require_place(topic: object, queue_id: object, queue_offset: object = 0, *, what: str = "queue_offset") -> None:
-    """A queue, and an offset (or whatever number `what` names) in it; TypeError names the wrong one."""
+    """Check the types of topic, queue id and offset (or the number named `what`); TypeError names the wrong one."""
     if type(topic) is not str:
         require_text("topic", topic)
     if type(queue_id) is not int:
@@ -59,9 +59,9 @@ COLLISIONS_ALLOWED = 4
 
 UnitFilter = Callable[[int], bool]
 ExtensionFilter = Callable[[Extension], bool]
-"""Of what a unit's extension says; a unit without one passes."""
+"""Filter of unit extensions; a unit without one passes."""
 RecordFilter = Callable[[bytes], bool] | FilterProgram
-"""Of whole records; a program looks at their properties where they lie."""
+"""Filter of whole records; a program reads their properties without a copy."""
 
 
 class Queries:
@@ -93,7 +93,7 @@ class Queries:
 
     @property
     def memory_bytes(self) -> int:
-        """How far behind the log's end a record counts as resident without a look at its pages."""
+        """Distance from the log's end within which records count as resident without checking pages."""
         return self._memory_bytes
 
     # Reading a queue
@@ -464,7 +464,7 @@ class Lookups:
         return self.queries.by_key(topic, key, count_max, begin_ms, end_ms)
 
     def find_key(self, topic: str, key: str, *, count_max: int) -> list[int]:
-        """Log offsets of messages that may have a key, from the index alone."""
+        """Log offsets of messages that may have a key, from the index only."""
         self._require_open()
         return self.index.search(topic, key, count_max, 0, 1 << 62)
 
@@ -519,7 +519,7 @@ class Lookups:
         return None if queue is None or queue.extensions is None else queue.extensions.get(address)
 
     def store_ms_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Store time of a queue's message; -1 when it is not there."""
+        """Store time of a queue's message; -1 if it does not exist."""
         self._require_open()
         require_place(topic, queue_id, queue_offset)
         queue = self.queues.get(topic, queue_id)
@@ -534,7 +534,7 @@ class Lookups:
         return queue is not None and self.queries.is_cold(queue, queue_offset)
 
     def is_far(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Whether a message is further behind the log's end than accessMessageInMemoryMaxRatio says."""
+        """Whether a message is further behind the log's end than accessMessageInMemoryMaxRatio."""
         self._require_open()
         require_place(topic, queue_id, queue_offset)
         queue = self.queues.get(topic, queue_id)

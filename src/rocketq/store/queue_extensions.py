@@ -1,5 +1,5 @@
-"""What a queue unit can point to in place of its tags code: the code, the store time, and a bitmap of the groups whose
-conditions the message met when it was stored. Byte for byte Apache's ConsumeQueueExt.
+"""Extensions that a queue unit can refer to instead of its tags code: the code, the store time, and a bitmap of the
+groups whose conditions the message met when it was stored. Same bytes as Apache's ConsumeQueueExt.
 
     file    := unit* [endMark] zero*          endMark := -1:i16, where the next unit would not leave 4 bytes
     unit    := size:i16 tagsCode:i64 storeTime:i64 bitmapBytes:i16 bitmap
@@ -96,15 +96,15 @@ RESERVE_BYTES_MAX = 256 << 10
 
 BitmapOf = Callable[[str, bytes, int], bytes]  # topic, properties, store time
 Address = int | None
-NOTHING_NEAR = (0, b"")  # the file last looked at, and where it starts
+NOTHING_NEAR = (0, b"")  # the file of the last lookup, and its start
 
 
 class QueueExtensions:
-    """Units are numbered by address, and looked up without a lock. For everything that writes the caller holds the
-    store's lock. `find_last()` is the last address among the queue's units: what lies behind its extension is nobody's.
+    """Extensions by address. Lookups need no lock, writes the store's. `find_last()` is the last address among the
+    queue's units: bytes behind its extension are unused.
 
-    Nothing depends on an extension: a unit without one, or whose extension cannot be found, is passed on to those who
-    look at the record. So a failure to write one costs no message; the unit gets its plain tags code.
+    Extensions are optional: a unit without one, or with a missing one, is filtered by its record. If writing one fails,
+    the unit gets its plain tags code.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class QueueExtensions:
     # Looking up
 
     def get(self, address: int) -> Extension | None:
-        """What an address leads to; None when it is not there."""
+        """The extension at an address, or None."""
         position, (start, data) = position_of(address), self._near
         if not 0 <= position - start < len(data):
             found = self.files.at_or_before(position)
@@ -153,7 +153,7 @@ class QueueExtensions:
         return found is None or found.tags_code in tag_codes
 
     def agrees(self, address: int, tags_code: int, store_ms: int, distrust: bool) -> bool:
-        """Whether an address leads to the extension of a message with this code and time, whole as far as one sees."""
+        """Whether an address has an intact extension with this code and time."""
         found = self.get(address)
         if found is None or (found.tags_code, found.store_ms) != (tags_code, store_ms):
             return False
@@ -177,7 +177,7 @@ class QueueExtensions:
         is not possible."""
         try:
             return self.put(Extension(tags_code, store_ms, self._bitmap_of(properties, store_ms)))
-        except Exception as error:  # the record is written, its unit must follow whatever happens here
+        except Exception as error:  # the record is written: its unit must follow even if this fails
             if not self._told:
                 self._told = True
                 log.warning("%s: messages get plain tags codes: %s", self.files.path, error)
@@ -234,8 +234,8 @@ class QueueExtensions:
     # Cutting and deleting
 
     def settle(self, last: Address) -> None:
-        """Go on behind the extension of the queue's last address; what lies there now is removed. An address whose
-        extension is damaged is never given again: then the next file is the one to go on in."""
+        """Continue behind the extension of the queue's last address; later bytes are removed. The address of a damaged
+        extension is never reused: writing continues in the next file then."""
         unit = None if last is None else self.get(last)
         if last is None:
             end = 0

@@ -1,8 +1,8 @@
-"""Opening a store after whatever happened to it: find the log's true end, and make queues and index agree with it.
+"""Recovery at opening: finds the log's end, and makes queues and index agree with the log.
 
-The log is the truth. A record is good when it is whole, says the offset at which it lies, and its body matches its CRC.
-Damage between good records is a hole that reads step over; only a tail with no good record behind it is cut, and what
-is cut is zeroed, so that it cannot come back.
+The log is authoritative. A record is good if it is complete, has its own log offset, and its body matches its CRC.
+Damage between good records is a hole that reads skip; only a tail without good records behind it is cut, and the cut
+range is zeroed, so that it cannot reappear.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Recovery:
         self._trust = PointTrust(config, commit_log, queues, index, self.report)
 
     def run(self, point: RecoveryPoint | None, *, clean: bool, progress: Progress) -> RecoveryReport:
-        """Leave log, queues and index consistent; the report says what it took."""
+        """Make log, queues and index consistent; the report lists the repairs."""
         self._repair_log_files()
         self._repair_queue_files()
         report = self.report
@@ -96,7 +96,7 @@ class Recovery:
                 files.disk.extend(files.path_of(start), wanted)
 
     def _refuse_other_sizes(self, sizes: dict[int, int]) -> None:
-        """A log written with another file size cannot be taken for damage: touch nothing, say so."""
+        """Reject a log with another file size instead of repairing it as damage."""
         wanted = self._config.segment_bytes
         whole = {size for start, size in sizes.items() if size and start != max(sizes)}
         other = any(start % wanted for start in sizes) or any(size > wanted for size in sizes.values())
@@ -121,7 +121,7 @@ class Recovery:
     # The index
 
     def _keep_sound_index(self) -> None:
-        """Without a recovery point every index file is checked; from the first bad one on they are built anew."""
+        """Without a recovery point every index file is checked, and rebuilt from the first bad one on."""
         last = self._log.files.last
         log_end = last + self._config.segment_bytes if last is not None else 0
         for file in [file for file in self._index.files if file.tail.count <= 1]:
@@ -136,8 +136,8 @@ class Recovery:
         self._watch_index_gaps([file.tail for file in self._index.files if file.tail.count > 1])
 
     def _watch_index_gaps(self, tails: list[IndexTail]) -> None:
-        """The walk tells of the first record with keys behind each index file: it must be the next file's first. A file
-        that is not full although another follows may have lost its last keys: those between the two are indexed again.
+        """The first record with keys behind each index file must be the next file's first. A file that is not full
+        although another follows may have lost its last keys: records between the two are indexed again.
         """
         for tail, following in pairwise(tails):
             if not tail.full:
@@ -176,7 +176,7 @@ class Recovery:
                 position = following
                 continue
             segment = self._log.segment(base)
-            # Only what a power cut may have torn is suspected: what lies behind the recovery point, or the last files
+            # Only what a power cut may have torn is suspect: data behind the recovery point, or in the last files
             # (one that was prepared, the one being written, and the one before it, which may not be synced yet).
             scanner.distrust = self.report.from_point or base >= (files.last or 0) - 2 * config.segment_bytes
             state = scanner.scan(segment, position - base, min(position - base + STEP_BYTES, config.segment_bytes))
@@ -212,7 +212,7 @@ class Recovery:
         )
 
     def _tell_losses(self, point: RecoveryPoint | None) -> None:
-        """The recovery point says what there was."""
+        """Compare the files with the recovery point."""
         start, end = self.report.log_start, self.report.log_end
         if point is not None and end < point.log_end:
             self.report.note(
@@ -251,7 +251,7 @@ class Recovery:
                 queue.flushed_offset = 0
 
     def _find_end(self, queue: ConsumeQueue, log_end: int) -> bool:
-        """A queue without a message in the log: its files alone say how far it was. False when it never had one."""
+        """Restore the end of a queue without messages in the log from its files; False if it never had any."""
         written, hint = queue.count_written(), self._end_hints.get(queue, 0)
         if written == UNKNOWN and hint == 0:
             return False
@@ -352,7 +352,7 @@ class PointTrust:
         return self._doubt_queues(point, clean=clean)
 
     def _changed_since_point(self) -> Path | None:
-        """A file that was written to after the recovery point: nobody does that to a closed store but by hand."""
+        """A file modified after the recovery point of a closed store, which only manual changes cause."""
         closed_ns = (self._config.root / FILE_NAME).stat().st_mtime_ns
         logs = [self._log.files.path_of(start) for start in self._log.files]
         queues = [queue.files.path_of(start) for queue in self._queues for start in queue.files]

@@ -1,7 +1,7 @@
-"""The recovery point: what the store knew to be safe on disk at some log position, so that opening is short.
+"""The recovery point: the flushed state of the store at a log position, which makes opening fast.
 
-A clean stop leaves one at the log's end, a running store writes one every minute. It is believed only as far as the
-files agree with it; without it the log is walked from its start, which finds everything again.
+A clean stop writes one at the log's end, a running store one per minute. It is used only if the files agree with it;
+without it the log is walked from its start.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class LogDigests:
         self._covered = {start: (upto, crc) for start, upto, crc in digests}
 
     def begin(self, commit_log: CommitLog, end: int) -> None:
-        """Forget what lies at or behind `end`; a file cut inside starts over."""
+        """Drop everything at or behind `end`; the checksum of a file cut inside is reset."""
         base = commit_log.files.start_of(end)
         self._covered = {start: done for start, done in self._covered.items() if done[0] <= end and start <= base}
         size = commit_log.config.segment_bytes
@@ -156,9 +156,9 @@ class RecoveryPointWriter:
         self._distrusted = False
 
     def distrust(self, reason: str) -> None:
-        """Queues or index do not agree with the log: leave no recovery point, so that the next opening mends them."""
+        """Remove the recovery point if queues or index disagree with the log, so that the next opening repairs them."""
         if not self._distrusted:
-            log.error("%s: the next start walks the whole log and mends it", reason)
+            log.error("%s: the next start walks the whole log and repairs it", reason)
             self._distrusted = True
             (self._config.root / FILE_NAME).unlink(missing_ok=True)
 

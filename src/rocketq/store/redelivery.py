@@ -49,8 +49,8 @@ class DeliveredCount:
 
 
 class Redeliverer:
-    """Takes the store's lock for a bounded number of messages at a time. `may_deliver_to` says which topics messages
-    can be for; what is for others, or cannot be read, is passed over and logged."""
+    """Delivers stored messages to their real queues, a bounded number per hold of the store's lock. Messages for topics
+    that `may_deliver_to` rejects, and unreadable ones, are skipped and logged."""
 
     def __init__(self, store: Store, *, may_deliver_to: Callable[[str], bool] = lambda topic: True) -> None:
         self._store = store
@@ -125,7 +125,7 @@ class Redeliverer:
     # What the kernel asks for
 
     def _run(self, queue: ConsumeQueue, step: Callable[[], int]) -> tuple[int, int, str | None]:
-        """Let the kernel deliver; its last answer, how many were delivered, and why it could not go on."""
+        """Run the kernel; returns its last answer, the number of delivered messages, and the failure."""
         store, kernel, before = self._store, self._kernel, self._kernel.delivered
         state, failure = UNDELIVERABLE, store.refusal
         with store.writer.lock:
@@ -158,7 +158,7 @@ class Redeliverer:
         return state
 
     def _supply(self, state: int) -> bool:
-        """Whether the kernel asked for something, and has it now."""
+        """Provide what the kernel requested; returns whether it can continue."""
         store, kernel = self._store, self._kernel
         if state == NEED_LOG:
             store.log.segment(kernel.need_log_offset)

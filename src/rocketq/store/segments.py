@@ -27,7 +27,7 @@ class SegmentDirectory:
         self._starts: list[int] = []
 
     def load(self) -> None:
-        """Look at the directory again; names that are not start offsets are not ours."""
+        """Read the directory again, ignoring names that are not start offsets."""
         names = [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
         self._starts = sorted(int(name) for name in names if len(name) == NAME_DIGITS and name.isdigit())
 

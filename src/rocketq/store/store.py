@@ -103,7 +103,7 @@ class Store(Lookups):
         progress: Progress | None = None,
         services: bool = True,
     ) -> Self:
-        """Lock the directory, recover it, start the background services (unless told not to)."""
+        """Lock the directory, recover the store, start the background services (optional)."""
         if not isinstance(config, StoreConfig):
             raise ConfigError(f"Store.open() takes a StoreConfig, not {config!r}: StoreConfig(root=…)")
         store = cls(config, clock=clock, disk=disk)
@@ -195,7 +195,7 @@ class Store(Lookups):
             self._release()
 
     def _release(self) -> None:
-        """Mappings and the directory go back at once, not when the garbage collector gets to it."""
+        """Release mappings and the directory now, not at garbage collection."""
         with self.writer.lock:
             self.log.release()
             self.dispatcher.scanner.index = None
@@ -229,22 +229,22 @@ class Store(Lookups):
 
     @property
     def gate(self) -> FlushGate:
-        """Where those wait who want a position on disk."""
+        """The gate of waiters for a flushed position."""
         return self.writer.gate
 
     @property
     def replica_gate(self) -> ReplicaGate | None:
-        """Where those wait who want a replica to have a position; None when no answer depends on one."""
+        """The gate of waiters for a replicated position; None if answers do not wait for replicas."""
         return self._replica_gate
 
     @property
     def durable_to(self) -> int:
-        """As far as this broker's own configuration calls safe: flushed, or merely written."""
+        """The durable position of this store's configuration: flushed, or committed to the file."""
         return self.gate.position if self.config.flush_type is FlushType.SYNC_FLUSH else self.log.readable_end
 
     @property
     def flushed_to(self) -> int:
-        """The log is on disk up to here, whatever the configuration requires."""
+        """The log is flushed up to here, independent of the configured durability."""
         return self.gate.position
 
     @property
@@ -315,8 +315,8 @@ class Store(Lookups):
         return end
 
     def append_stream(self, log_offset: int, data: bytes | memoryview) -> int:
-        """The same of a stretch of another broker's log that may end within a record, or go through several files: its
-        whole records are copied, the log's new end tells how far. StoreError where there is no record."""
+        """Append a range of another broker's log, which may end within a record or span several files: its whole
+        records are copied. Returns the new end of the log; StoreError for bytes that are no record."""
         self._require_open()
         try:
             return self.writer.append_stream(log_offset, data)
@@ -329,7 +329,7 @@ class Store(Lookups):
         self.announcer.announce()
 
     def start_at(self, log_offset: int) -> None:
-        """An empty store goes on as the copy of a log whose files before `log_offset` it will never have."""
+        """Start an empty store as the copy of a log from `log_offset` on."""
         self._require_open()
         with self.writer.lock:
             self.writer.start_at(log_offset)
@@ -337,8 +337,8 @@ class Store(Lookups):
             self.points.save()
 
     def raw_range(self, log_offset: int, bytes_max: int) -> memoryview:
-        """Bytes of the log as they are, straight from its mapping: of one file, as far as they can be read; none behind
-        the end. StoreError where the file is gone."""
+        """Bytes of the log from its mapping, without a copy: of one file, up to the readable end. StoreError if the
+        file was deleted."""
         self._require_open()
         return self.log.view_of(log_offset, bytes_max)
 
@@ -359,7 +359,7 @@ class Store(Lookups):
 
     @property
     def last_file_start(self) -> int:
-        """Where the log file begins that the next record goes to."""
+        """Start of the log file for the next record."""
         return self.log.files.start_of(self.log.end)
 
     def sync_last_files(self) -> None:
@@ -379,7 +379,7 @@ class Store(Lookups):
         self.flusher.append_listeners.append(listener)
 
     def remove_append_listener(self, listener: Callable[[], None]) -> None:
-        """Nobody waits for it any more: appends need not tell."""
+        """Remove the listener."""
         self.flusher.append_listeners.remove(listener)
 
     def add_listener(self, listener: QueueListener) -> None:
@@ -405,7 +405,7 @@ class Store(Lookups):
         self.upkeep.save_recovery_point()
 
     def drop_idle_mappings(self) -> None:
-        """Let go of mappings nobody used since the last call."""
+        """Release mappings unused since the last call."""
         self.upkeep.drop_idle_mappings()
 
     def calculate_bitmaps(self, bitmap_of: BitmapOf) -> None:
@@ -479,7 +479,7 @@ class Store(Lookups):
         return self.upkeep.retention
 
     def clean(self) -> list[LogRange]:
-        """Delete expired files now, whatever the hour."""
+        """Delete expired files now, regardless of deleteWhen."""
         self.retention.request()
         return self.upkeep.clean()
 

@@ -5,7 +5,7 @@ slot        := seconds:i64 firstPosition:i64 lastPosition:i64 count:i32 magic:i3
 timerlog/*  := units, none across two files; what is left of a file: rest:i32 0:i64 BLANK:i32
 unit        := 52:i32 previousPosition:i64 kind:i32 writeMs:i64 delayMs:i32 logOffset:i64 size:i32 topicHash:i32 0:i64
 config/timercheck := lastReadMs:i64 logEnd:i64 queueOffset:i64 masterQueueOffset:i64 stateVersion:i64 timestamp:i64
-                     counter:i64, and in the rest of its 4096 bytes three marks of ours
+                     counter:i64, followed by three RocketQ marks, in 4096 bytes
 mark        := number:i64 storeEnd:i64 lastReadMs:i64 logEnd:i64 queueOffset:i64 check:i64
 
 The units of a slot are chained from its last one back. Files are written past any mapping, so that a full disk is an
@@ -159,7 +159,7 @@ class TimerLog:
             position = unit.previous
 
     def walk(self, position: int, stop: int | None = None) -> Iterator[tuple[int, TimerUnit]]:
-        """Units one after the other as far as there are any; `end` is behind the last one then, unless `stop`."""
+        """Units in file order, up to `stop` or the last one; `end` is then behind it."""
         position = max(position, self.start)
         while stop is None or position < stop:
             unit = self.read(position)
@@ -227,8 +227,7 @@ class TimerMark:
 
 @dataclass(frozen=True, slots=True)
 class TimerPoint:
-    """What a master tells of its wheel: slots before `read_ms` are delivered, as far as their messages stand before
-    `queue_offset`."""
+    """Progress of a master's wheel: messages before `queue_offset` in slots before `read_ms` are delivered."""
 
     read_ms: int
     queue_offset: int

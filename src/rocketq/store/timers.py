@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 
 PRECISION_MS: Final = 1_000
 ROLL_WINDOW_MS: Final = 2 * 86_400_000
-"""What is due later than this is looked at and put into the log again before, so that no retention takes it away."""
+"""Messages due later than this are stored again before retention deletes them."""
 _READ_BACK_MS_MAX: Final = 7 * 86_400_000
 _ALL_KNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A message of the timer topic with what its properties say about its time."""
+    """A message of the timer topic with the due time from its properties."""
 
     record: Record
     slot_ms: int
@@ -57,7 +57,7 @@ class Timer:
 
 
 def _due_ms(record: Record, properties: dict[str, str], slot_ms: int) -> int:
-    """To the millisecond where the message says so within its slot's second; the end of that second otherwise."""
+    """The exact due time if the message has one within its slot's second; otherwise the end of that second."""
     if Property.TIMER_DELAY_SECONDS in properties:
         due_ms = record.store_ms + 1_000 * _number(properties[Property.TIMER_DELAY_SECONDS])
     elif Property.TIMER_DELAY_MS in properties:
@@ -72,8 +72,8 @@ def _number(text: str) -> int:
 
 
 class Timers:
-    """`read_ms` is the next second to open, `queue_offset` the next message of the timer topic to look at; what was
-    settled since the last mark is stepped over when it is met again."""
+    """Timers on disk. `read_ms` is the next second to open, `queue_offset` the next message of the timer topic to read;
+    messages completed since the last mark are skipped when they are read again."""
 
     def __init__(self, store: Store, now_ms: int, *, log_file_bytes: int = LOG_FILE_BYTES) -> None:
         root = store.config.root
@@ -133,8 +133,8 @@ class Timers:
         return mark
 
     def take_over(self, point: TimerPoint, store_end: int) -> None:
-        """Of a slave that is master now: go on where its master was. The wheel is built anew from the timer topic;
-        `store_end` is a record's start in the log, from before the master told `point`."""
+        """Continue from the previous master's `point`. The wheel is rebuilt from the timer topic; `store_end` is the
+        start of a record in the log from before the master sent `point`."""
         self._log.cut(self._log.start)
         self._wheel.clear()
         self._linked, self._delivered = set(), set()
@@ -147,13 +147,16 @@ class Timers:
         self._marked = None
 
     def look_for_copies(self, count: int) -> bool:
-        """Where the wheel is built from the timer topic alone: messages that were put into the log again stand there
-        more than once, and the last one counts. Looks at so many; whether there are more."""
+        """While the wheel is rebuilt from the timer topic, find messages that were stored more than once, of which the
+        last one counts. Reads a bounded number; returns whether there are more."""
         queue = self._store.queues.get(TIMER_TOPIC, 0) if self._copies_from != _ALL_KNOWN else None
         if queue is None:
             return False
         first = max(self._copies_from, queue.min_offset)
-        view, end = RecordView(), queue.end_offset  # also what nobody may see yet: it is not taken back here
+        view, end = (
+            RecordView(),
+            queue.end_offset,
+        )  # includes records that are not visible yet: they are not truncated here
         for offset in range(first, min(end, first + count)):
             unit = queue.unit(offset)
             if unit is None:
@@ -209,7 +212,7 @@ class Timers:
     # Out of it
 
     def open_slot(self) -> Iterator[tuple[Timer, bool]]:
-        """The messages of the next second (and whether each only goes on its way again), the last linked first."""
+        """The messages of the next second with whether each must be stored again, the last linked first."""
         slot = self._wheel.slot(self.read_ms)
         for unit in self._log.chain(slot.last) if slot is not None else ():
             if unit.slot_ms != self.read_ms:
@@ -237,7 +240,7 @@ class Timers:
     def settled(self, mark: TimerMark) -> None:
         self._check.put(mark)
         self._marked = mark
-        if mark.read_ms > self._loaded_ms:  # every second that had begun by then is open, and was stepped through
+        if mark.read_ms > self._loaded_ms:  # every second started by then was opened and read completely
             self._delivered = set()
 
     def save(self) -> None:

@@ -23,11 +23,11 @@ from rocketq.store.writer import Writer
 log = logging.getLogger(__name__)
 
 INTERVAL_MS = 500
-QUEUE_SYNCS_MAX = 200  # in a turn: with thousands of queues that grow alike, syncing them held up everybody else
+QUEUE_SYNCS_MAX = 200  # per turn: syncing thousands of queues at a time delayed appends
 
 
 class Upkeep:
-    """A service of its own, and what of it can be asked for at once."""
+    """The upkeep service, and the parts of it that can be requested."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class Upkeep:
             self.drop_idle_mappings()
 
     def _flush_queues(self, pages_min: int) -> None:
-        """Those that have grown, some in a turn; the next one goes on behind them. Nothing rests on this: before a
-        recovery point is written all queues are flushed, and what came after it is in the log."""
+        """Flush queues that have grown, a limited number per turn. Correctness does not depend on it: all queues are
+        flushed before a recovery point is written, and later units are rebuilt from the log."""
         left = QUEUE_SYNCS_MAX
         if self._round is None:
             self._round = iter(list(self._queues))
@@ -98,7 +98,7 @@ class Upkeep:
         self._points.save()
 
     def drop_idle_mappings(self) -> None:
-        """Let go of mappings nobody used since the last call."""
+        """Release mappings unused since the last call."""
         with self._writer.lock:
             self._log.drop_idle_mappings()
             self._index.drop_idle_mappings()
@@ -168,9 +168,10 @@ def expired(config: StoreConfig, modified_ms: int, now_ms: int) -> bool:
 
 
 class Retention:
-    """One pass at a time. Consumer progress plays no part: a group left behind goes on at the new minimum.
+    """Deletes expired log files, one pass at a time, independent of consumer progress: a group that is behind continues
+    at the new minimum.
 
-    `keep_from` takes a log position that replicas or others still need: nothing at or behind it is deleted.
+    `keep_from` is a log position that replicas still need: nothing at or behind it is deleted.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class Retention:
         return self._keep_from()
 
     def request(self) -> None:
-        """Delete expired files soon, whatever the hour."""
+        """Request deletion of expired files, regardless of deleteWhen."""
         self._manual_passes = MANUAL_PASSES
 
     def disk_state(self) -> DiskState:
@@ -208,8 +209,8 @@ class Retention:
         return state
 
     def run_once(self, now_ms: int, disk: DiskState) -> list[LogRange]:
-        """Delete what may and should go now, oldest first; the ranges of the log that went. A full disk is looked at
-        again after every file: no more goes than must."""
+        """Delete expired files, oldest first; returns the deleted log ranges. Disk usage is checked after every
+        file."""
         at_hour = datetime.fromtimestamp(now_ms / 1000).hour in self._config.delete_hours
         if not (at_hour or disk.above_limit or self._manual_passes > 0):
             return []
@@ -221,7 +222,7 @@ class Retention:
                 self.pause(self._config.delete_pause_ms / 1000)
             gone = self._log.delete_first()
             deleted.append(gone)
-            log.warning("retention: log range [%d, %d) was deleted (%s); groups left behind go on at the new minimum",
+            log.warning("retention: log range [%d, %d) deleted (%s); groups behind it continue at the new minimum",
                         gone.start, gone.end, "the disk is filling up" if force else "it expired")  # fmt: skip
             self._on_deleted(gone)
             force = force and self.disk_state().clean_now

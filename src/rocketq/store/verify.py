@@ -33,7 +33,7 @@ from rocketq.store.segments import SegmentDirectory
 
 
 class Severity(enum.Enum):
-    """An error is damage. A repair is what the next opening mends by itself, as after a crash."""
+    """ERROR is damage. REPAIR is fixed automatically by the next opening, as after a crash."""
 
     ERROR = "error"
     REPAIR = "repair"
@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What was looked at, and what is wrong with it."""
+    """What was checked, and the findings."""
 
     root: str
     cleanly_stopped: bool = True
@@ -282,7 +282,7 @@ class Verifier:
         return queue.tail
 
     def _misfit(self, tail: QueueTail, queue_offset: int, log_offset: int, size: int, tags_code: int) -> None:
-        """A record whose unit is not the next, or differs: settle on the record and go on behind it."""
+        """A record whose unit is not the next, or differs: continue after the record's queue offset."""
         queue = cast(CheckedQueue, tail.owner)
         expected, found = tail.next_offset, queue.unit(queue_offset)
         lacks = found is None or found[1:] == (0, 0)
@@ -309,7 +309,7 @@ class Verifier:
         tail.next_offset = queue_offset + 1
 
     def _is_later_life(self, queue: CheckedQueue, queue_offset: int, unit: tuple[int, int, int], than: int) -> bool:
-        """Whether a unit's own record lies further on and says this place too: the queue was deleted and made again."""
+        """Whether a later record of the unit claims this queue offset too: the queue was deleted and recreated."""
         log_offset, size, _ = unit
         if log_offset <= than:
             return False
@@ -421,7 +421,7 @@ class Verifier:
         return IndexTail(MappedBuffer(self._disk.map(path, writable=False), 0), *shape)
 
     def _is_zero(self, file: MappedBuffer, path: Path, behind: int) -> bool:
-        """Parts of a file that were never written are not looked at: some systems would give them memory, or disk."""
+        """Ranges that were never written are not read: some systems would allocate memory or disk for them."""
         return all(first_nonzero(file, low, high) == high for low, high in self._disk.data_ranges(path, behind))
 
     def _check_index_units(self, path: Path, tail: IndexTail, before_ms: int) -> None:
@@ -485,7 +485,7 @@ class CheckedQueue:
             self.tail.extensions = QueueExtensions(extensions, 1, disk, writable=False)
         self.first_seen: int | None = None
         self.first_fits = False
-        """Whether the first record passed may begin a life: its unit is its own, a later one's, or lacking."""
+        """Whether a queue may start with this record: its unit is its own, a later one's, or missing."""
         self.lacking = 0
         self.lives_begun = 0
 
@@ -528,7 +528,7 @@ class CheckedQueue:
 
 @dataclass(frozen=True, slots=True)
 class ExtensionFile:
-    """`wrong` says what is, if anything."""
+    """`wrong` describes the fault, if any."""
 
     where: str
     units: int

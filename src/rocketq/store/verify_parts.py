@@ -1,7 +1,7 @@
-"""The verification of a directory in parts that know nothing of each other, and their sum: the same as in one pass.
+"""Verification of a directory in independent parts, and their combination, with the result of a single pass.
 
-A part of the log checks its records and the queue units they should have, and says which offsets of which queue it
-saw; whoever has all parts sees what is missing between them. Queues' own files and index files are parts too.
+A part of the log checks its records and their queue units, and reports the offsets it saw of each queue; the
+combination finds what is missing between parts. Queue files and index files are parts too.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class PartVerifier(Verifier):
     def __init__(self, plan: VerifyPlan) -> None:
         super().__init__(plan.root, log_dir=plan.log_dir, index_shape=plan.index_shape, delay_levels=plan.delay_levels)
         self._look_at_log_files()
-        self.report.findings.clear()  # the files' own findings are told once, by who has the sum
+        self.report.findings.clear()  # findings about whole files are reported once, by the combination
         self._queue_bytes = plan.queue_file_bytes
         self._firsts: dict[QueueName, tuple[int, int]] = {}
         self._part = PartReport()
@@ -120,7 +120,7 @@ class PartVerifier(Verifier):
         return self._told()
 
     def _step(self, chained: ChainedFile, at: int, stop: int) -> int | None:
-        """Where to go on in this file, or None."""
+        """The next position in this file, or None."""
         scanner, part, base = self._scanner, self._part, chained.buffer.base
         state = scanner.scan(chained.buffer, at, min(at + STEP_BYTES, stop))
         if scanner.good_end >= 0:
@@ -203,7 +203,7 @@ class PartVerifier(Verifier):
 
 @dataclass(slots=True)
 class _Totals:
-    """What the scanner of one pass would say at its end."""
+    """The final findings of a single pass."""
 
     records: int = 0
     bad_crc: int = 0

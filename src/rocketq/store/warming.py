@@ -1,11 +1,9 @@
-"""Memory for what is about to be written: pages of the log and the index, brought in ahead of the writer.
+"""Prefaults pages of the log and the index ahead of the writer.
 
-A page of a new file is made by the system when it is first written to: found, zeroed, put into the page cache, while
-the one who writes, and everybody behind it, waits. A thread that asks for pages before they are needed takes that off
-the writer. It looks ahead only as far as the log has grown lately, so that a store with little to do keeps nothing
-ready. Pages that are ready count as written to: what is synced meanwhile is written twice, so that a store that syncs
-every message does without. Where it reads nothing ahead, which would be the system's way of having pages ready, they
-are fetched: each counts as written to when it is.
+The system allocates and zeroes a page of a new file at its first write, while the writer and all requests behind it
+wait. This thread faults pages in before they are needed, as far ahead as the log grew recently, so that an idle store
+keeps none. Prefaulted pages are dirty: a sync writes them twice, so that a store with SYNC_FLUSH does not prefault.
+With dataReadAheadEnable=false pages are read instead, and become dirty only when they are written.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ from rocketq.store.config import FlushType, StoreConfig
 BUSY_INTERVAL_MS: Final = 50
 IDLE_INTERVAL_MS: Final = 250
 GROWTH_BYTES_PER_S_MIN: Final = 2 << 20  # with less, pages are made when they are needed
-AHEAD_TURNS: Final = 2  # more is written twice when the log is synced meanwhile, and a disk may be busy as it is
+AHEAD_TURNS: Final = 2  # more would be written twice by a sync
 AHEAD_BYTES_MAX: Final = 128 << 20
-STEP_BYTES: Final = 1 << 20  # asked for at once, so that a stop does not wait
+STEP_BYTES: Final = 1 << 20  # per system call, so that a stop does not wait
 INDEX_AHEAD_BYTES: Final = 4 << 20
 
 

@@ -26,7 +26,7 @@ _BATCH_PROPERTIES_MAX: Final = 64  # of a batch itself: each is looked for in ev
 
 
 class Writer:
-    """The only one who writes to log, queues and index while the store is open. `lock` orders everybody."""
+    """The only writer of log, queues and index of an open store; `lock` serializes its callers."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Writer:
         self._undispatched_from = -1
 
     def begin(self, log_end: int, last_record: int) -> None:
-        """Go on where recovery found the end."""
+        """Continue at the end that recovery found."""
         self._log.open_for_append(log_end)
         self.gate.release(log_end)
         self.last_record = last_record
@@ -71,7 +71,7 @@ class Writer:
     # Messages
 
     def append(self, message: NewMessage, batch: Batch | None = None) -> AppendResult:
-        """Store a message, or a measured batch; the result says where, or why not."""
+        """Store a message, or a measured batch; returns its location or the failure."""
         refused = self._refuse() or find_fault(message, self._config)
         if refused is not None:
             return refused
@@ -161,8 +161,8 @@ class Writer:
         )
 
     def _resume_index(self) -> None:
-        """The disk was full when the index needed a file. Until there is room no message is taken (OSError), so what
-        lacks its keys is the last append alone."""
+        """The disk was full when the index needed a file. Appends are rejected (OSError) until there is room, so that
+        only the last append lacks its keys."""
         index = self._index.roll(None)
         if index is None:
             raise OSError(self._index.failure)
@@ -174,12 +174,12 @@ class Writer:
         appender.index = scanner.index
 
     def ready_for_kernel(self) -> None:
-        """Before the kernel appends by itself, under our lock: the index is there, or OSError says why not."""
+        """Prepare the index before the fast path appends under `lock`; OSError if that fails."""
         if self._log.appender.index is None and self._config.index_enabled:
             self._resume_index()
 
     def stored_by_kernel(self) -> None:
-        """The kernel has appended by itself, under our lock: take note of its last record as after an append."""
+        """Record the last append of the fast path, under `lock`."""
         appender = self._log.appender
         self.last_record = appender.last_offset
         if appender.index is None and self._config.index_enabled:
@@ -216,7 +216,7 @@ class Writer:
         return state
 
     def roll(self) -> None:
-        """Go on in a new log file; the old one is synced by whoever flushes next."""
+        """Continue in a new log file; the next flush syncs the old one."""
         self._log.roll()
         self.gate.release(self._log.positions.flushed)
 
@@ -234,9 +234,9 @@ class Writer:
             return self._log.end
 
     def append_stream(self, log_offset: int, data: bytes | memoryview) -> int:
-        """Copy the whole records that `data` begins with, over as many files as they take; the new end of the log. An
-        unfinished one at its end is left to the caller. StoreError where something is no record: what stands before it
-        is copied. Bodies are not checked: their reader does that, and a damaged one must not hold up all behind it."""
+        """Copy the whole records at the start of `data`, over as many files as needed; returns the new end of the log.
+        The caller keeps an incomplete record at the end. StoreError for bytes that are no record; those before are
+        copied. Bodies are not checked: reads do that, and a damaged one must not block all records behind it."""
         with self.lock:
             self._require_end(log_offset)
             at = 0
@@ -269,8 +269,8 @@ class Writer:
         self._finish_dispatch()
 
     def _finish_dispatch(self) -> None:
-        """What was copied goes to queues and index, or OSError says that the disk is full: then the next one who comes
-        tries again, before anything more is copied."""
+        """Dispatch copied records to queues and index. OSError if the disk is full: the next call retries before
+        copying."""
         if self._undispatched_from < 0:
             return
         appender = self._log.appender
@@ -288,7 +288,7 @@ class Writer:
         return self._config.segment_bytes - self._log.appender.position
 
     def start_at(self, log_offset: int) -> None:
-        """An empty log begins at a file's start other than 0: another broker's history, of which it gets the rest."""
+        """Start an empty log at a file boundary other than 0, as the copy of another broker's log."""
         with self.lock:
             if log_offset % self._config.segment_bytes or log_offset < 0:
                 raise StoreError(f"a log cannot begin at {log_offset}: files have {self._config.segment_bytes} bytes")
@@ -313,12 +313,12 @@ class Writer:
     # Cutting back
 
     def truncate_to(self, log_offset: int) -> int:
-        """Cut back to the record boundary at or before `log_offset`; the new end. Queues first, then the index, then
-        the log: whatever moment a crash picks, the log still holds what the others point to."""
+        """Truncate to the record boundary at or before `log_offset`; returns the new end. Order: queues, index, log, so
+        that after a crash the log still has everything that the others refer to."""
         with self.lock:
             if log_offset < self._log.start:
                 raise StoreError(f"cannot cut to {log_offset}: the log starts at {self._log.start}")
-            self._log.flush()  # what waits in a transient buffer must be in the file to be looked at
+            self._log.flush()  # data in a transient buffer must be in the file first
             end, last = self._boundary(min(log_offset, self._log.end))
             for queue in self._queues:
                 queue.truncate(end)

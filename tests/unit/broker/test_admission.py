@@ -117,7 +117,7 @@ SEND_FAULTS: list[tuple[Callable[[State], Any], Rejection]] = [
             state.config.update(perm=NO_WRITE),
             setattr(state, "topic", replace(state.topic or TOPIC, order=True)),
         ),
-        rejected(ResponseCode.NO_PERMISSION, "broker b takes no messages at present"),
+        rejected(ResponseCode.NO_PERMISSION, "broker b does not accept messages (brokerPermission)"),
     ),
     (
         lambda state: setattr(state, "access", Denying(Action.PUBLISH)),
@@ -163,7 +163,7 @@ def test_a_broker_that_may_not_be_written_rejects_ordered_topics_only(tmp_path: 
 @pytest.mark.parametrize("topic", sorted(NOT_FOR_CLIENTS | {TIMER_TOPIC}))
 def test_internal_topics_take_no_sends(tmp_path: Path, topic: str) -> None:
     assert send(State(topics=(topic,)), tmp_path, topic=topic) == rejected(
-        ResponseCode.NO_PERMISSION, f"nobody may send to {topic}"
+        ResponseCode.NO_PERMISSION, f"clients must not send to {topic}"
     )
 
 
@@ -220,7 +220,7 @@ BROADCAST = own(model=MessageModel.BROADCASTING)
 PULL_FAULTS: list[tuple[Callable[[State], Any], Rejection]] = [
     (
         lambda state: state.config.update(perm=NO_READ),
-        forbidden(1, "broker b hands out no messages at present"),
+        forbidden(1, "broker b does not serve pulls (brokerPermission)"),
     ),
     (
         lambda state: setattr(state, "group", None),
@@ -250,7 +250,7 @@ PULL_FAULTS: list[tuple[Callable[[State], Any], Rejection]] = [
     (lambda state: setattr(state, "quotas", "topic/T: 5 msg/s"), BUSY),
     (
         lambda state: setattr(state, "consumer", None),
-        rejected(ResponseCode.SUBSCRIPTION_NOT_EXIST, "no member of consumer group G is known here yet"),
+        rejected(ResponseCode.SUBSCRIPTION_NOT_EXIST, "no member of consumer group G has sent a heartbeat to this broker yet"),
     ),
     (
         lambda state: (

@@ -130,7 +130,7 @@ def test_an_answer_says_when_the_disk_takes_too_long(store: Store, form: HeaderF
         gate._on_timer()
         (answer,) = peer.answers()
         assert (answer.code, answer.opaque, answer.form, dict(answer.ext_fields)) == (10, 7, form, {"msgId": "M"})
-        assert answer.remark == "the disk did not take the message in time"
+        assert answer.remark == "the message was not flushed in time"
 
     asyncio.run(scene())
 

@@ -121,7 +121,7 @@ def test_a_deleted_half_is_forgotten_with_a_word_in_the_log(caplog: pytest.LogCa
     bench.clock.advance(6_000)
     assert [check.unique_key for check in bench.round()] == ["U2"]
     assert len(bench.tx.ledger) == 1
-    assert "deleted undecided" in caplog.text
+    assert "was deleted with its log file" in caplog.text
     with pytest.raises(RejectedDecisionError, match="no half message"):
         bench.decide(first, COMMIT)
 

@@ -1,4 +1,5 @@
-"""A broker's tables on disk: topics and groups at every change, offsets every few seconds and at the end."""
+"""Saves the broker tables: topics and groups on every change, offsets and filters every few seconds and at the
+end."""
 
 from __future__ import annotations
 
@@ -24,22 +25,22 @@ _State = TypeVar("_State", bound=Body)
 
 
 async def save_in_slices(file: StateFile[_State], state: _State) -> None:
-    """Encoded in slices, for a table may be long; written by another thread, for that waits for the disk."""
+    """Save a table: encode it in slices of the event loop, write it on another thread."""
     data = to_bytes("".join(await collect(state.pieces("\n"))))
     await asyncio.to_thread(file.write, data)
 
 
 class _Table(NamedTuple):
-    """A table and its file; `state` copies it as it is now: once per write, not once per change."""
+    """A table and its file; `state` copies the table, once per write."""
 
     file: StateFile[Any]
     state: Callable[[], Body]
 
 
 class TableAutosave:
-    """Changes made while a table is written are written together next.
+    """Saves topics and groups on every change, offsets periodically. Changes made during a write go into the next one.
 
-    `changes` counts those of topics and groups; who made one and waits for `wait_saved` has it on disk.
+    `changes` counts changes of topics and groups; `wait_saved` returns when all of them are on disk.
     """
 
     def __init__(self, files: StateFiles, topics: TopicTable, groups: GroupTable, offsets: OffsetTable) -> None:
@@ -56,7 +57,8 @@ class TableAutosave:
         self._last_failure = ""
 
     def load(self) -> None:
-        """DamagedStateError when a file and its backup cannot be read: nothing is served then."""
+        """Load all tables. Raises DamagedStateError if a file and its backup are both unreadable; the broker does not
+        start."""
         self._topics.load(self._files.topics.load())
         self._offsets.load(self._files.consumer_offsets.load())
         self._groups.load(self._files.groups.load())
@@ -72,10 +74,10 @@ class TableAutosave:
         return self._saved_changes >= self.changes
 
     async def wait_saved(self) -> None:
-        """Returns when every change so far is on disk; raises what keeps one from getting there."""
+        """Wait until every change so far is on disk; raises the error of the write that failed."""
         target = self.changes
         while self._saved_changes < target:
-            await asyncio.shield(self._save_soon())  # the next change must not wait for who gave up waiting
+            await asyncio.shield(self._save_soon())  # a cancelled waiter does not cancel the write
 
     def _on_change(self, table: _Table) -> None:
         self.changes += 1
@@ -83,14 +85,14 @@ class TableAutosave:
         self._save_soon()
 
     def _save_soon(self) -> asyncio.Task[None]:
-        """The write under way, or a new one: one that has ended covers nothing that came behind it."""
+        """The running write, or a new one: a finished write does not cover later changes."""
         if self._saving is None or self._saving.done():
             self._saving = asyncio.get_running_loop().create_task(self._save())
             self._saving.add_done_callback(self._saved)
         return self._saving
 
     async def _save(self) -> None:
-        await asyncio.sleep(0)  # so that all changes of one request go together
+        await asyncio.sleep(0)  # one write for all changes of a request
         upto, unsaved = self.changes, self._unsaved
         self._unsaved = set()
         try:
@@ -106,7 +108,7 @@ class TableAutosave:
             self._saving = None
         if task.cancelled():
             return
-        if (failure := task.exception()) is not None:  # it is tried again at the next change, and regularly
+        if (failure := task.exception()) is not None:  # retried at the next change, and periodically
             self._log_failure(failure)
         else:
             self._last_failure = ""
@@ -114,17 +116,17 @@ class TableAutosave:
                 self._save_soon()
 
     def _log_failure(self, failure: BaseException) -> None:
-        """A full disk in one line, and not again until a save has worked."""
+        """Log a failed write; an OSError once, until a write succeeds."""
         if not isinstance(failure, OSError):
             log.error("topics or groups could not be saved", exc_info=failure)
         elif self._last_failure != str(failure):
             self._last_failure = str(failure)
-            log.error("topics or groups could not be saved, it is tried again: %s", failure)
+            log.error("topics or groups could not be saved, retrying: %s", failure)
 
-    # regularly, and at the end
+    # periodically, and at the end
 
     async def save(self) -> None:
-        """Whatever is new."""
+        """Save all changed tables."""
         try:
             await self.wait_saved()
         finally:

@@ -1,4 +1,4 @@
-"""A broker's settings, stats and upkeep, on request of operators."""
+"""Admin requests about the broker itself: settings, runtime info, cleaning, replication state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OperationPorts:
 handlers: Handlers[OperationPorts] = Handlers()
 
 _READ_MODES: Final = {0: "true", 1: "false"}
-"""Apache's numbers of madvise: as the system likes, or without reading ahead."""
+"""madvise modes of Apache's request: 0 normal, 1 random (no read-ahead)."""
 
 
 @handlers.on(RequestCode.UPDATE_BROKER_CONFIG)
@@ -64,7 +64,7 @@ def runtime_info(request: Request[None], ports: OperationPorts) -> Reply:
 
 @handlers.on(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 def clean_queues(request: Request[None], ports: OperationPorts) -> Reply:
-    """Queue files go with the log files they point to; there is nothing left to do."""
+    """Nothing to do: queue files are deleted with the log files they point to."""
     return Reply()
 
 
@@ -86,12 +86,12 @@ def all_delay_offsets(request: Request[None], ports: OperationPorts) -> Reply:
 
 @handlers.on(RequestCode.SET_COMMITLOG_READ_MODE)
 async def set_read_mode(request: Request[ReadModeRequest], ports: OperationPorts) -> Reply:
-    """Tools print the remark."""
+    """The remark is printed by Apache's tools."""
     mode = request.header.mode
     if mode not in _READ_MODES:
         raise Refusal(ResponseCode.INVALID_PARAMETER, f"read mode {mode} is neither 0 (normal) nor 1 (random)")
     await ports.settings.update({"dataReadAheadEnable": _READ_MODES[mode]}, ports.clock.now_ms())
-    return Reply(remark=f"the log's read mode is {mode} now")
+    return Reply(remark=f"read mode of the log set to {mode}")
 
 
 @handlers.on(RequestCode.GET_BROKER_HA_STATUS)
@@ -101,5 +101,5 @@ def replication_state(request: Request[None], ports: OperationPorts) -> Reply:
 
 @handlers.on(RequestCode.RESET_MASTER_FLUSH_OFFSET)
 def reset_master_position(request: Request[ResetFlushOffsetRequest], ports: OperationPorts) -> Reply:
-    """Replicas are told how far their master is on disk. A master knows that itself: nothing to do."""
+    """Nothing to do: only Apache's replicas need their master's flush offset."""
     return Reply()

@@ -1,4 +1,4 @@
-"""Things done again and again on the event loop."""
+"""Periodic jobs on the event loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Job = Callable[[], Awaitable[None] | None]
 
 
 class PeriodicJobs:
-    """Each job has its own task; one that fails is logged and done again next time."""
+    """Runs each job in its own task; a failed run is logged and the job runs again after its interval."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
 
     def every(self, interval_ms: int | Callable[[], int], job: Job) -> None:
-        """`interval_ms` may be a function, where it can change; it is asked before each wait."""
+        """Run `job` periodically. `interval_ms` may be a function; it is called before each wait."""
         interval = interval_ms if callable(interval_ms) else (lambda: interval_ms)
         self._tasks.append(asyncio.get_running_loop().create_task(_repeat(interval, job)))
 
@@ -36,5 +36,5 @@ async def _repeat(interval_ms: Callable[[], int], job: Job) -> None:
             done = job()
             if done is not None:
                 await done
-        except Exception:  # a job that fails once is tried again
-            log.exception("a regular job failed")
+        except Exception:  # the job runs again after its interval
+            log.exception("periodic job failed")

@@ -1,4 +1,4 @@
-"""The settings of a running broker: read, changed and kept on request of operators."""
+"""Settings of a running broker: read, change and save them."""
 
 from __future__ import annotations
 
@@ -52,14 +52,15 @@ FIXED_KEYS: Final = frozenset(
         "storePathRootDir",
     }
 )
-"""Who and where a broker is cannot change under it; and whoever could change a path could write any file."""
+"""Settings fixed while running: identity and addresses; paths, because a client that changes a path can write any
+file."""
 SECRET_KEYS: Final = frozenset({"haControlPassword"})
 HIDDEN: Final = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A request that may be carried out."""
+    """A validated request to change settings."""
 
     known: dict[str, str]
     config: BrokerConfig
@@ -67,7 +68,8 @@ class _Change:
 
 
 class Settings:
-    """A broker's own, and its store's (`reconfigure` is told those). All count at once; what cannot is refused."""
+    """Settings of the broker and its store (applied by `reconfigure`). Changes take effect immediately or are
+    rejected."""
 
     def __init__(
         self,
@@ -93,8 +95,8 @@ class Settings:
         self.listeners: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
 
     async def update(self, changes: Mapping[str, str], now_ms: int) -> None:
-        """Take and keep the known ones; ConfigError or Refusal when one is bad or fixed, and then none is taken.
-        Files are written and the store is changed on another thread: both wait for the disk."""
+        """Apply and save all changes, or none: ConfigError for an invalid value, Refusal for a fixed one. The file is
+        written and the store reconfigured on another thread."""
         async with self._changing:
             change = self._check(changes)
             await asyncio.to_thread(self._keep, change.known)
@@ -106,7 +108,7 @@ class Settings:
                 listener(before, self.config)
 
     def become(self, role: BrokerRole, broker_id: int) -> None:
-        """The broker's part among its replicas has changed; that is not kept."""
+        """Apply a role change of a fenced replica; it is not saved."""
         before, self.config = self.config, replace(self.config, role=role, broker_id=broker_id)
         for listener in self.listeners:
             listener(before, self.config)

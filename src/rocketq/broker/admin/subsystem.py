@@ -1,4 +1,4 @@
-"""Requests of operators about the broker itself; and those that it rejects, each with the reason."""
+"""Admin requests about the broker itself, and request codes that it rejects with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests we know and do not serve, each with the reason in its answer."""
+"""Known request codes that this broker does not support, each rejected with a reason."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ACCESS: Final = tuple(code for code in RequestCode if 50 <= code <= 54 or 3001 
 
 def bind(registry: Registry) -> None:
     unsupported = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    _register(registry, POP_CODES, unsupported, "POP is not served here: pull instead")
+    _register(registry, POP_CODES, unsupported, "POP is not supported")
     _register(registry, _CONTROLLER, unsupported, "this broker has no controller")
     _register(registry, _EPOCHS, ResponseCode.SYSTEM_ERROR, "only brokers under a controller have epochs")
-    _register(registry, _CONTAINER, unsupported, "this broker is no container of brokers")
+    _register(registry, _CONTAINER, unsupported, "this broker is not a broker container")
     _register(registry, _ROCKSDB, unsupported, "this broker does not keep its state in RocksDB")
-    _register(registry, [RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC], unsupported, "static topics are not served here")
+    _register(registry, [RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC], unsupported, "static topics are not supported")
     _register(registry, _ACCESS, ResponseCode.SYSTEM_ERROR, "access control is not enabled on this broker")
 
 

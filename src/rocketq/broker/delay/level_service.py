@@ -1,4 +1,4 @@
-"""Delivers messages of the delay levels when they are due: the skin around `delays`."""
+"""Delivers messages of the delay levels when they are due: the I/O around `levels`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from rocketq.store.delivery_progress import LEVELS_MAX
 log = logging.getLogger(__name__)
 
 BATCH: Final = 256
-"""Delivered in one go, between which others get their turn."""
+"""Messages delivered per level before the event loop runs other work."""
 _NEVER_TO: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, TIMER_TOPIC})
 
 
 class DelayService:
-    """Runs on the event loop. What it has done is in `delayOffset.json` within seconds and in the progress page at
-    once."""
+    """Runs on the event loop. Progress is in the progress page immediately and in `delayOffset.json` within seconds."""
 
     def __init__(
         self,
@@ -35,7 +34,7 @@ class DelayService:
         *,
         may_deliver: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`may_deliver`: a master among replicas delivers while it can be sure that there is no other."""
+        """`may_deliver`: whether this broker's lease as master is valid."""
         self._store = store
         self._may_deliver = may_deliver
         self._file = file
@@ -53,7 +52,7 @@ class DelayService:
         saved = {level: offset for level, offset in self._file.load().offsets.items() if 0 < level < LEVELS_MAX}
         self._saved = dict(saved)
         offsets = self._progress.load(saved)
-        # The log may have lost its end: offsets that are not there yet would hide the messages that will get them.
+        # The log may have lost its end: saved offsets behind the end would hide the messages that will get them.
         return {level: min(offset, self._end_of(level)) for level, offset in offsets.items()}
 
     def _end_of(self, level: int) -> int:
@@ -62,14 +61,14 @@ class DelayService:
     # running
 
     def start(self) -> None:
-        """From where the file says now: on a slave its master's word was written there meanwhile."""
+        """Continue from the saved offsets; a slave has saved its master's."""
         self._cursors, self._has_run = DelayCursors(self._store.config.delays_ms, self._load()), True
         for queue_id in self._store.queue_ids(SCHEDULE_TOPIC):
             self._cursors.add_level(queue_id + 1)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends between two batches and writes down how far it came."""
+        """Stop between two batches and save the offsets."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -81,7 +80,7 @@ class DelayService:
         while True:
             try:
                 busy = self._may_deliver() and self.step()
-            except Exception:  # the loop outlives a failed turn; what failed is in the log
+            except Exception:  # the loop continues after a failed step
                 log.exception("delayed messages could not be delivered")
                 busy = False
                 await asyncio.sleep(1)
@@ -92,7 +91,7 @@ class DelayService:
         return min(max(self._cursors.next_look_ms(now_ms) - now_ms, 1), LOOK_MS) / 1000
 
     def step(self) -> bool:
-        """One bounded turn: at most a batch of each level. Whether more is due already."""
+        """Deliver at most one batch of each level; returns whether more is due."""
         now_ms = self._clock.now_ms()
         busy = False
         for look in self._cursors.looks(now_ms):
@@ -111,12 +110,12 @@ class DelayService:
             self._progress.put(look.level, done.next_offset)
         if done.failure is not None:
             self._cursors.failed(look.level, done.next_offset, now_ms)
-            log.warning("level %d: delivery waits: %s", look.level, done.failure)
+            log.warning("delay level %d: delivery failed, retrying: %s", look.level, done.failure)
             return False
         self._cursors.delivered(look.level, done.next_offset, done.due_ms, self._end_of(look.level), now_ms)
         return done.due_ms is not None and done.due_ms <= now_ms
 
-    # how far it is
+    # progress
 
     def offsets(self) -> DelayOffsets:
         return DelayOffsets(offsets=self._cursors.offsets())
@@ -126,7 +125,7 @@ class DelayService:
         return {level: (offset, self._end_of(level)) for level, offset in self._cursors.offsets().items()}
 
     async def save(self) -> None:
-        """On a thread of its own: what was delivered is on disk before the file says so."""
+        """Save the offsets on another thread, after the delivered messages were flushed."""
         async with self._saving:
             offsets = self._cursors.offsets()
             if self._has_run and offsets != self._saved and self._store.failure is None:

@@ -1,7 +1,7 @@
-"""Delay levels: which queue of the schedule topic is looked at when, and how far each is delivered. Pure.
+"""Delay levels: when each queue of the schedule topic is read next, and its delivery offset. Pure.
 
-Queue n - 1 holds the messages of level n in the order they came, which is the order they are due in. Each is delivered
-when its unit says; between looks nothing needs to be remembered but the next offset.
+Queue n - 1 holds the messages of level n in arrival order, which is also the order of their due times. The state of a
+level is its next offset.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Final
 
 LOOK_MS: Final = 50
-"""A queue without messages is looked at again after this long; the shortest delay is a second."""
+"""Poll interval of an empty queue; the shortest delay is one second."""
 RETRY_MS: Final = 1_000
-"""After a delivery the store refused."""
+"""Pause after a delivery that the store rejected."""
 _FOREVER_MS: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Deliver messages of a level from an offset on that are due by a time, to `stop_offset` at most."""
+    """A delivery to run: messages of a level from `offset` up to `stop_offset`, due by `due_to_ms`."""
 
     level: int
     offset: int
@@ -32,11 +32,12 @@ class _Cursor:
     offset: int
     look_ms: int = 0
     early: tuple[int, int] | None = None
-    """(offset, time): messages before the offset are delivered at the time, since their own lies too far ahead."""
+    """(offset, time): messages before the offset are delivered at this time because their own is too far ahead."""
 
 
 class DelayCursors:
-    """`delays_ms[n - 1]` is the delay of level n. Levels may be looked at that the table does not have (any more)."""
+    """Delivery offsets by level. `delays_ms[n - 1]` is the delay of level n; queues of removed levels are delivered
+    too."""
 
     def __init__(self, delays_ms: Sequence[int], offsets: Mapping[int, int]) -> None:
         self._delays_ms = list(delays_ms)
@@ -52,11 +53,11 @@ class DelayCursors:
         return {level: cursor.offset for level, cursor in self._cursors.items() if cursor.offset}
 
     def add_level(self, level: int) -> None:
-        """A queue is there for a level the table does not have: what waits in it is delivered all the same."""
+        """Deliver the queue of a level that the delay table does not have."""
         self._cursors.setdefault(level, _Cursor(0))
 
     def looks(self, now_ms: int) -> list[Look]:
-        """What to look at now."""
+        """The deliveries that are due now."""
         if now_ms < self._last_ms:  # the clock was set back: no time from before counts
             for cursor in self._cursors.values():
                 cursor.look_ms = 0
@@ -73,14 +74,14 @@ class DelayCursors:
         return Look(level, cursor.offset, now_ms)
 
     def delivered(self, level: int, next_offset: int, due_ms: int | None, end_offset: int, now_ms: int) -> None:
-        """A look came as far as `next_offset`; the message there is due at `due_ms`, None when there is none."""
+        """Record a delivery up to `next_offset`; the message there is due at `due_ms` (None: end of the queue)."""
         cursor = self._cursors[level]
         cursor.offset = next_offset
         cursor.look_ms = now_ms + LOOK_MS if due_ms is None else due_ms
         delay_ms = self._delay_ms(level)
         if due_ms is not None and due_ms > now_ms + delay_ms:
-            # No message can be due that late: the clock was set back since, or the table has shorter delays now.
-            # Whatever waits is delivered a full delay from here, which is never too early.
+            # No message can be due that late: the clock was set back, or the delay of the level was shortened.
+            # Deliver everything in the queue one full delay from now, which is never too early.
             if cursor.early is None:
                 cursor.early = (end_offset, now_ms + delay_ms)
             cursor.look_ms = min(due_ms, cursor.early[1])
@@ -91,7 +92,7 @@ class DelayCursors:
         cursor.look_ms = now_ms + RETRY_MS
 
     def next_look_ms(self, now_ms: int) -> int:
-        """Not later than this the next look is due."""
+        """Upper bound of the next delivery time."""
         return min((cursor.look_ms for cursor in self._cursors.values()), default=now_ms + LOOK_MS)
 
     def _delay_ms(self, level: int) -> int:

@@ -1,7 +1,7 @@
-"""Messages with a timer whose second has begun, in the order they are due; and from when on all is settled. Pure.
+"""Timer messages of the current second in due order, and the newest mark whose messages are all complete. Pure.
 
-What is in here is on disk only as a message in the timer topic. So that nothing is lost or done twice, whoever writes
-down how far the timer has come does it with a mark all of whose messages are settled.
+These timers are on disk only as messages of the timer topic. Saved progress is therefore always a mark all of whose
+messages are delivered, cancelled or dropped.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OpenTimers(Generic[Mark]):
         return key in self._by_key
 
     def cancel(self, key: str) -> bool:
-        """Whether it was there."""
+        """Delete a group; returns whether it existed."""
         queue_offset = self._by_key.pop(key, None)
         if queue_offset is None:
             return False
@@ -63,7 +63,7 @@ class OpenTimers(Generic[Mark]):
         return self._heap[0].due_ms if self._heap else None
 
     def pop_due(self, now_ms: int) -> OpenTimer | None:
-        """The first that is due; it stays unsettled until `settle` or `put_back`."""
+        """The first timer that is due; the caller must `complete` it or `put_back` it."""
         self._drop_cancelled()
         return heapq.heappop(self._heap) if self._heap and self._heap[0].due_ms <= now_ms else None
 
@@ -71,7 +71,7 @@ class OpenTimers(Generic[Mark]):
         heapq.heappush(self._heap, timer)
 
     def complete(self, timer: OpenTimer) -> None:
-        """Delivered, or given up."""
+        """The timer was delivered or dropped."""
         if timer.key and self._by_key.get(timer.key) == timer.queue_offset:
             del self._by_key[timer.key]
         self._complete(timer.queue_offset)
@@ -83,7 +83,7 @@ class OpenTimers(Generic[Mark]):
         self._open_counts.append(0)
 
     def completed_mark(self) -> Mark | None:
-        """The newest mark all of whose messages are settled, once."""
+        """The newest mark all of whose messages are complete; each mark is returned once."""
         found = None
         while self._marks and self._open_counts[0] == 0:
             found = self._marks.popleft()[1]
@@ -109,14 +109,14 @@ class WaitingCounts:
         self._changed = False
 
     def add(self, topic: str, count: int, now_ms: int) -> None:
-        """So many more, or fewer; never fewer than none."""
+        """Change the count of a topic; it never drops below 0."""
         known = self._topics.get(topic)
         waiting = max(0, (0 if known is None else known.count) + count)
         self._topics[topic] = WaitingCount(count=waiting, changed_ms=now_ms)
         self._changed = True
 
     def table(self, now_ms: int) -> TimerMetrics:
-        """What there is now; under a new version when it changed since it was asked for."""
+        """The current counts, with a new version if they changed since the last call."""
         if self._changed:
             self._version, self._changed = self._version.next(now_ms), False
         return TimerMetrics(data_version=self._version, topics=dict(sorted(self._topics.items())))

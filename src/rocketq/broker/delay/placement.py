@@ -1,12 +1,12 @@
-"""Where an incoming message is put: into the queue it names, or first into one it waits in.
+"""Placement of an incoming message: its own queue, or the queue of a delay level or timer.
 
     DELAY=n            topic SCHEDULE_TOPIC_XXXX, queue n - 1; n above the table counts as its last level
     TIMER_DELAY_SEC,   topic rmq_sys_wheel_timer, queue 0, TIMER_OUT_MS = the slot it leaves; the first of the three
     TIMER_DELAY_MS,    names counts, and none of them beside a DELAY
     TIMER_DELIVER_MS
 
-Both keep where the message belongs in REAL_TOPIC and REAL_QID, and these and DELAY stay in the bytes of what is
-delivered: a DELAY in a stored message is history, not an order.
+Both keep the real topic and queue in REAL_TOPIC and REAL_QID. These and DELAY stay in the delivered message: a DELAY in
+a stored message has no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HIDDEN: Final = (SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK)
 
 
 class BadDelayError(RocketQError):
-    """A delay that cannot be kept; `code` is what to answer."""
+    """An invalid delay; `code` is the response code."""
 
     def __init__(self, code: ResponseCode, reason: str) -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ class BadDelayError(RocketQError):
 
 @dataclass(frozen=True, slots=True)
 class DelayRules:
-    """What of the settings decides about delays."""
+    """The settings that placement depends on."""
 
     levels: int
     timer_enabled: bool = True
@@ -48,8 +48,7 @@ class DelayRules:
 
 
 def place(message: NewMessage, properties: dict[str, str], rules: DelayRules, now_ms: int) -> NewMessage:
-    """The message as it is to be stored, with `properties` (which this may change) encoded; BadDelayError when it asks
-    for a delay that cannot be kept."""
+    """The message to store, with `properties` (which this may change) encoded; BadDelayError for an invalid delay."""
     if message.sys_flag & SysFlag.TRANSACTION_MASK in _HIDDEN:
         return store_as(message, properties)
     level = delay_level(properties)
@@ -92,7 +91,7 @@ def slot_ms_of(due_ms: int, precision_ms: int) -> int:
 
 
 def without_orders(properties: dict[str, str]) -> dict[str, str]:
-    """The same without anything that asks for a later delivery."""
+    """The properties without those that request a delay."""
     return {name: value for name, value in properties.items() if name not in ORDERS}
 
 

@@ -50,7 +50,7 @@ def _require_wheel(ports: TimerPorts) -> None:
 
 @handlers.on(RequestCode.RECALL_MESSAGE)
 def recall(request: Request[RecallRequest], ports: TimerPorts) -> Reply:
-    """Success means that it will not be delivered; again for one that was taken back before."""
+    """Cancel a timer message; repeating a recall succeeds again."""
     config = ports.settings.config
     if not config.recall_enabled or not config.timer_enabled:
         raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no message back (recallMessageEnable)")
@@ -90,7 +90,7 @@ def key_of(handle: RecallHandle) -> str:
 
 
 def _order(handle: RecallHandle, ports: TimerPorts) -> NewMessage:
-    """The message that takes the other back; it lies in the same second of the wheel."""
+    """The message that cancels another one; it has the same slot of the wheel."""
     properties = {
         Property.TIMER_DELETES: key_of(handle),
         Property.TIMER_OUT_MS: str(handle.slot_ms),

@@ -1,4 +1,4 @@
-"""Delivers messages with a timer when they are due: the skin around `open_timers` and the store's timer files."""
+"""Delivers timer messages when they are due: the I/O around `open_timers` and the store's timer files."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _NEVER_TO: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, TIMER_TOPIC})
 
 
 class TimerService:
-    """Runs on the event loop in small turns: new messages into the wheel, the second that has come out of it, what is
-    due to its queue."""
+    """Runs on the event loop in small steps: link new messages into the wheel, load the current second, deliver due
+    messages."""
 
     def __init__(
         self, store: StoreWriter, stats: BrokerStats, clock: Clock, *, may_deliver: Callable[[], bool] = lambda: True
     ) -> None:
-        """`may_deliver`: a master among replicas delivers while it can be sure that there is no other."""
+        """`may_deliver`: whether this broker's lease as master is valid."""
         self._store = store
         self._may_deliver = may_deliver
         self._stats = stats
@@ -54,13 +54,13 @@ class TimerService:
         self._task: asyncio.Task[None] | None = None
         self._has_run = False
         self.is_closed = False
-        """Its files are gone, while the last requests of a broker that stops are still answered."""
+        """The timer files are closed; a stopping broker may still answer its last requests."""
         self._counts_file = StateFile(store.config.root / "config" / "timermetrics", TimerMetrics, Disk())
         self._counts = self._load_counts()
         self._counts_saved = self.waiting_counts().data_version
 
     def take_over(self, point: TimerPoint, store_end: int) -> None:
-        """Before a slave's first start as master: on from where its master was. Blocks."""
+        """Continue from the previous master's point, before the first start as master. Blocks."""
         self._timers.take_over(point, store_end)
         self._counts = WaitingCounts()
 
@@ -81,7 +81,7 @@ class TimerService:
         self._timers.close()
 
     def _finish(self) -> None:
-        """Leave things so that even a broker that knows no marks of ours goes on where this one is."""
+        """Save progress in Apache's own fields, so that Apache's broker continues from here too."""
         while self._look_at_new(self._clock.now_ms()):
             pass
         if not self._open and self._opening is None:
@@ -100,7 +100,7 @@ class TimerService:
         while True:
             try:
                 busy = self._may_deliver() and self.step()
-            except Exception:  # the loop outlives a failed turn; what failed is in the log
+            except Exception:  # the loop continues after a failed step
                 log.exception("messages with a timer could not be delivered")
                 busy = False
                 await asyncio.sleep(1)
@@ -113,11 +113,11 @@ class TimerService:
         return min(max(wake_ms - now_ms, 1), LOOK_MS) / 1000
 
     def step(self) -> bool:
-        """One bounded turn; whether there is more to do already."""
+        """Run one bounded step; returns whether more work is due."""
         now_ms = self._clock.now_ms()
         busy = self._look_at_new(now_ms)
         self._caught_up |= not busy
-        if self._caught_up:  # after a crash, what takes a message back must be known before the message is delivered
+        if self._caught_up:  # after a crash, read all recalls before delivering
             busy |= self._open_second(now_ms)
             busy |= self._deliver(now_ms)
         mark = self._open.completed_mark()
@@ -212,7 +212,7 @@ class TimerService:
         return True
 
     def _roll(self, timer: OpenTimer) -> str | None:
-        """Into the log and the wheel once more: it is due too late to stay where it is. Why not, or None."""
+        """Store a message that is due too late for the wheel again; returns the failure, or None."""
         record = self._store.message_at(timer.log_offset)
         if record is None:
             log.error("the message at log offset %d is gone before it was due", timer.log_offset)
@@ -233,14 +233,14 @@ class TimerService:
             prepared_offset=record.log_offset or -1,
         )
         result = self._store.append(message, wait=False)
-        if result.status.stored:  # it is counted again when it is met
+        if result.status.stored:  # counted again when it is read from the timer topic
             self._counts.add(properties.get(Property.REAL_TOPIC, ""), -1, self._clock.now_ms())
         return None if result.status.stored else result.reason or result.status.value
 
-    # what operators and slaves ask
+    # requests of operators and slaves
 
     def check_point(self) -> bytes:
-        """As the file timercheck begins."""
+        """The first fields of the file timercheck."""
         return self._timers.check_point()
 
     def waiting_counts(self) -> TimerMetrics:
@@ -249,23 +249,23 @@ class TimerService:
     def _load_counts(self) -> WaitingCounts:
         try:
             return WaitingCounts(self._counts_file.load())
-        except DamagedStateError as error:  # only numbers for people: not worth a broker that does not start
-            log.warning("messages with a timer are counted from none on: %s", error)
+        except DamagedStateError as error:  # advisory counts: the broker starts without them
+            log.warning("counts of timer messages restart at 0: %s", error)
             self._counts_file.path.unlink(missing_ok=True)
             self._counts_file.backup.unlink(missing_ok=True)
             return WaitingCounts(self._counts_file.load())
 
-    # taking back
+    # recalls
 
     def can_recall(self, slot_ms: int, key: str) -> bool:
-        """Whether the message of a key still waits, as far as its second has begun; before, that is for the wheel."""
+        """Whether a message can still be recalled: its slot is in the future, or it is not delivered yet."""
         self._look_at_new(self._clock.now_ms())
         if slot_ms >= self._timers.read_ms:
             return True
         return self._open.is_open(key) or any(timer.key == key for timer, _ in self._opened)
 
     def recall(self, message: NewMessage) -> str | None:
-        """Store the message that takes another back, and heed it at once; why not, or None."""
+        """Store and apply a cancelling message; returns the failure, or None."""
         result = self._store.append(message, wait=False)
         if not result.status.stored:
             return result.reason or result.status.value

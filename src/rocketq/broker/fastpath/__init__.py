@@ -1,1 +1,1 @@
-"""Sends and pulls that the kernel executes by itself."""
+"""The fast path: sends and pulls that the kernel executes without Python handlers."""

@@ -1,4 +1,4 @@
-"""The fast path of a broker's port: plain sends and pulls are executed by the kernel, everything else by handlers."""
+"""The fast path of a broker's port: the kernel executes plain sends and pulls, handlers everything else."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from rocketq.remoting import Connection, Dispatcher
 from rocketq.runtime.clock import Clock, SystemClock
 from rocketq.store import Store
 
-REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames are the decoder's, so that they are copied once
+REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames go to the decoder, which copies them once
 _HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
 _DIGITS_MAX: Final = 9  # of a queue's number
-_TRIES_MAX: Final = 100  # of frames that the kernel refused and executes after all, for one read
+_TRIES_MAX: Final = 100  # rejected frames per read that the kernel executes after a grant was made
 _connection_numbers = itertools.count(1)
 
 
 class Lease(Protocol):
-    """Until when a master may serve what another one could contradict."""
+    """The lease of a fenced master."""
 
     def valid_to_ms(self) -> int:
-        """By the monotonic clock; 0 when nothing may be served now."""
+        """End of the lease on the monotonic clock; 0 if it is not valid now."""
         ...
 
 
@@ -56,17 +56,17 @@ class FastPathPorts:
     stats: BrokerStats
     clock: Clock
     collect_all: Callable[[], None]
-    """Collects of the fast paths of all ports: handlers of one may read what another did."""
+    """Collects the stats and offsets of the fast paths of all ports."""
     lease: Lease | None = None
-    """None: serving depends on no lease."""
+    """None: no lease is needed."""
     is_guarded: Callable[[], bool] = lambda: False
     """Whether the checks before every handler may differ between connections."""
     waiting: Callable[[], bool] = lambda: True
-    """Whether anybody wants to be notified of new messages at once."""
+    """Whether anything waits for new messages (held pulls)."""
 
 
 class BrokerFastPath:
-    """Decides when the kernel may execute requests, makes its grants, and collects and announces what it did."""
+    """Decides when the kernel may execute requests, makes its grants, and collects and announces its results."""
 
     def __init__(self, ports: FastPathPorts, dispatcher: Dispatcher) -> None:
         self._ports = ports
@@ -99,12 +99,12 @@ class BrokerFastPath:
 
     @property
     def taken(self) -> int:
-        """How many messages the kernel has stored by itself."""
+        """Messages stored by the kernel."""
         return self._frames.sends.taken
 
     @property
     def pulls_taken(self) -> int:
-        """How many pulls the kernel has answered by itself."""
+        """Pulls answered by the kernel."""
         return self._frames.pulls.taken
 
     def __call__(self, connection: Connection, data: bytes) -> tuple[bytes, Sequence[Command]]:
@@ -129,7 +129,7 @@ class BrokerFastPath:
             fast.at = self._frames.slow_at
             with self._internals.lock:
                 out += self._path.serve_rest(fast)
-        if fast.at < len(fast.data) or self._frames.slow_at >= 0:  # hardly ever
+        if fast.at < len(fast.data) or self._frames.slow_at >= 0:  # rare
             commands = self._keep_rest(connection, fast, commands)
         else:
             fast.data, fast.at = b"", 0
@@ -144,7 +144,7 @@ class BrokerFastPath:
         return fast
 
     def _run(self, connection: Connection, fast: FastConnection, data: bytes) -> bytes | None:
-        """One call of the kernel: the answers that may go at once; None when it may not execute anything."""
+        """Call the kernel once; returns the answers that can be sent now, or None if it may not execute anything."""
         path = self._path
         with self._internals.lock:
             if not path.is_allowed():
@@ -155,10 +155,10 @@ class BrokerFastPath:
                 fast.data, fast.at = fast.take(data) if fast.data else data, 0
             return path.serve_rest(fast)
 
-    # Frames for the slow path
+    # frames for the slow path
 
     def _refused_command(self, fast: FastConnection) -> Command | None:
-        """The frame that the kernel refused, made of what it parsed; None where it could not parse it."""
+        """The rejected frame as a command; None if the kernel could not parse it."""
         parts = self._frames.refused_parts(fast.data)
         return None if parts is None else command_of(parts)
 
@@ -171,18 +171,18 @@ class BrokerFastPath:
     def _keep_rest(
         self, connection: Connection, fast: FastConnection, commands: Sequence[Command]
     ) -> Sequence[Command]:
-        """The kernel has stopped before the end of the read: at a frame for the slow path, or one that is not whole."""
+        """The kernel stopped before the end of the read: at a frame for the slow path, or an incomplete one."""
         frames = self._frames
         connection.feed_waits = fast.rest_bytes > 0 and (frames.stopped or frames.slow_at >= 0)
         if not connection.feed_waits:
-            fast.data = fast.take(b"")  # of a read that is done with, nothing is kept but an unfinished frame
+            fast.data = fast.take(b"")  # keep only an unfinished frame of an executed read
             if len(fast.data) > REST_BYTES_MAX:
                 commands = [*commands, *self._decode(connection, fast, fast.take(b""))]
         self._hold_unfinished(connection, fast)
         return commands
 
     def _feed_decoder(self, connection: Connection, fast: FastConnection, data: bytes) -> Sequence[Command]:
-        """Nothing of this read is for the kernel; not yet, when the peer is behind with reading."""
+        """Decode a read that the kernel may not execute; keep it while the peer does not read its answers."""
         commands: Sequence[Command] = ()
         if fast.decoder.failure is not None:
             raise fast.decoder.failure
@@ -195,8 +195,7 @@ class BrokerFastPath:
         return commands
 
     def _decode(self, connection: Connection, fast: FastConnection, data: bytes) -> list[Command]:
-        """What was answered before bytes that are no frame is sent before the connection ends; nothing after them is
-        parsed."""
+        """Decode frames. At an invalid frame the answers so far are sent, and the connection ends."""
         commands: list[Command] = []
         with contextlib.suppress(RemoteProtocolError):
             commands = fast.decoder.feed(data)
@@ -216,7 +215,8 @@ class BrokerFastPath:
     # Grants
 
     def _admits_now(self, connection: Connection, command: Command) -> bool:
-        """Whether the refused frame lacked something that is there now: a grant, a queue, or room in a queue."""
+        """Make what the rejected frame lacked (a grant, a queue, or room in a queue); returns whether that
+        succeeded."""
         sends, pulls = self._sends, self._pulls
         if not (sends.missed or pulls.missed or sends.short_of_room):
             return False
@@ -228,7 +228,7 @@ class BrokerFastPath:
             granted = self._grant_pull(connection, command, *pulls.missed[-1])
         else:
             granted = self._has_made_room(command)
-        return granted and self._path.is_allowed()  # what was asked may have changed something
+        return granted and self._path.is_allowed()  # making a grant may have changed the generation
 
     def _grant_send(self, connection: Connection, command: Command, key: SendKey, queue_id: int) -> bool:
         before, generation = self._sends.grant_of(key), self._internals.generation.number
@@ -255,8 +255,9 @@ class BrokerFastPath:
         return True
 
     def _has_made_room(self, command: Command) -> bool:
-        """Whether it is a send to a queue that had no blocks left, and has now. A handler makes them too, but where
-        answers wait it begins after this turn of the loop, and all that comes meanwhile would be slow as well."""
+        """Reserve blocks for a send whose queue had none left; returns whether there is room now. A handler does that
+        too, but if answers wait for the disk it runs after this turn of the loop, and later frames would be slow as
+        well."""
         place = _queue_of(command)
         queue = self._internals.queues.get(*place) if place is not None and self._path.may_send else None
         if queue is None:
@@ -268,21 +269,21 @@ class BrokerFastPath:
             with self._internals.lock:
                 queue.make_room(count)
         except OSError:
-            return False  # the handler reports why
-        return tail.next_offset + count <= tail.room_end  # else it would be tried again and again
+            return False  # the handler reports the error
+        return tail.next_offset + count <= tail.room_end  # otherwise the frame would be retried forever
 
     def _count_of(self, command: Command) -> int:
-        """How many messages a send brings; not above 0 when it is a batch that is not sound."""
+        """Number of messages in a send; 0 or less for a malformed batch."""
         if command.code != RequestCode.SEND_BATCH_MESSAGE:
             return 1
         with self._internals.lock:
             count, _ = self._sends.appender.measure_batch(command.body, 0, b"", 0, len(command.body))
         return count
 
-    # What the kernel did
+    # results of the kernel
 
     def _finish_turn(self) -> None:
-        """Once in a turn of the loop, whatever many reads brought."""
+        """Run once per turn of the loop, for all reads."""
         path = self._path
         path.finishing = False
         self._hold_answers()
@@ -291,20 +292,19 @@ class BrokerFastPath:
             self._internals.appended()
 
     def _collect_before_handlers(self) -> None:
-        """A handler may read the stats, read or change committed offsets, and begin another request that counts as
-        under way."""
+        """Handlers may use stats and committed offsets, and count requests in progress."""
         self._hold_answers()
         self._ports.collect_all()
 
     def _hold_answers(self) -> None:
-        """Those of this turn that must wait. They count as requests under way."""
+        """Hold this turn's answers that must wait; they count as requests in progress."""
         if self._path.held:
             held, count = self._path.take_held()
             self._gate.hold(held, count, self._sends.appender.end)
 
     def collect(self) -> None:
-        """Add to stats and offsets what the kernel did since the last time: before a handler may read them, every
-        second, and before they are saved at the end."""
+        """Add the kernel's results to stats and offsets: before handlers run, every second, and before the last
+        save."""
         for grant in self._sends.grown:
             count, size_bytes, times = grant.collect()
             self._ports.stats.stored(grant.topic.decode(), count, size_bytes, 0, times)
@@ -314,7 +314,7 @@ class BrokerFastPath:
         self._pulls.served.clear()
 
     def tick(self) -> None:
-        """Every second: files may have gone, and what was in the page cache may not be there any more."""
+        """Run every second: log files may be deleted and pages evicted."""
         self.collect()
         self._find_log_start()
         self.forget_pages()
@@ -334,7 +334,7 @@ class BrokerFastPath:
         grant.positions.clear()
         grant.commits.clear()
 
-    # What the kernel may do
+    # permissions of the kernel
 
     def _make_frames(self) -> FastFrames:
         store = self._store
@@ -351,8 +351,8 @@ class BrokerFastPath:
         return FastFrames(sends, pulls, FRAME_BYTES_MAX, self._ports.tables.access.accounts)
 
     def _refresh(self, connection: Connection) -> None:
-        """Something has changed: allow the kernel what it may do from now on. The lock is held."""
-        generation = self._internals.generation.number  # before anything is read
+        """Apply a new generation: what the kernel may execute from now on. The caller holds the lock."""
+        generation = self._internals.generation.number  # read before everything else
         lease = self._ports.lease
         if generation == self._refreshed and lease is None:
             return
@@ -378,12 +378,12 @@ class BrokerFastPath:
         self._path.allow(generation if serves else 0, lease_to_ns)
 
     def _find_log_start(self) -> None:
-        """Where the log begins. A read that learns of it too late finds no file, and is the slow path's."""
+        """Update the log's start. A read that uses an old value finds no file and goes to the slow path."""
         first = self._internals.first_file()
         self._pulls.gone_until = self._store.log_end if first is None else first
 
     def _configure(self) -> None:
-        """Settings of the broker or its store, or who an answer waits for, are others than before."""
+        """Apply changed settings of broker or store, or a changed replica gate."""
         frames, config, store = self._frames, self._settings.config, self._store.config
         current = (config, store, self._store.replica_gate)
         if all(one is other for one, other in zip(current, self._configured, strict=True)):
@@ -408,7 +408,7 @@ class BrokerFastPath:
 
 
 def _queue_of(command: Command) -> tuple[str, int] | None:
-    """Topic and queue of a send as producers write it."""
+    """Topic and queue of a send."""
     if command.code == RequestCode.SEND_MESSAGE:
         names = ("topic", "queueId")
     elif command.code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
@@ -420,7 +420,7 @@ def _queue_of(command: Command) -> tuple[str, int] | None:
 
 
 def _now_ns(clock: Clock) -> Callable[[], int]:
-    """The shortest way to the time."""
+    """The cheapest clock."""
     return time.time_ns if isinstance(clock, SystemClock) else lambda: clock.now_ms() * 1_000_000
 
 

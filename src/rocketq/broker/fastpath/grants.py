@@ -1,4 +1,4 @@
-"""Grants of the fast path, made of what admission says."""
+"""Makes grants of the fast path from admissions."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from rocketq.protocol.properties import encode_properties
 from rocketq.remoting import Connection
 from rocketq.store.consume_queue import QUEUE_ID_MAX, QueueTable
 
-_NOT_PLAIN: Final = "%"  # retry topics may turn a send into a dead letter
-_EXPRESSION_CHARS_MAX: Final = 1_024  # grants are kept by what clients choose; what is very long is not
+_NOT_PLAIN: Final = "%"  # a send to a retry topic may become a dead letter
+_EXPRESSION_CHARS_MAX: Final = 1_024  # clients choose the expressions; longer ones are not cached
 
 
 SendKey = tuple[int, Account | None, bytes, bytes]
-"""What the kernel finds a grant for sends by: scope, account, topic, group."""
+"""Key of a send grant: scope, account, topic, group."""
 PullKey = tuple[int, Account | None, bytes]
-"""What the kernel finds a grant for pulls by: scope, account, and a PulledTopic as text."""
+"""Key of a pull grant: scope, account, encoded PulledTopic."""
 
 
 @dataclass(frozen=True, slots=True)
 class PulledTopic:
-    """What a pull asks for; `expression` is None when the group's own subscription counts."""
+    """The topic of a pull; `expression` is None for the group's own subscription."""
 
     group: str
     topic: str
@@ -51,7 +51,7 @@ class PulledTopic:
 
 
 class GrantFactory:
-    """Makes grants of one generation; None where the slow path must decide."""
+    """Makes grants of one generation; returns None if the slow path must decide."""
 
     def __init__(self, tables: AdmissionTables, known: QueueTable, delay_levels: int) -> None:
         self._tables = tables
@@ -61,22 +61,22 @@ class GrantFactory:
         self._delayed: SendGrant | None = None
 
     def find_delay_queue(self, level: int) -> bool:
-        """Whether the queue of a delay level is known now, to all grants."""
+        """Look up the queue of a delay level for all grants; returns whether it exists."""
         self._delay_queues[level - 1] = self.tail(SCHEDULE_TOPIC, level - 1)
         return self._delay_queues[level - 1] is not None
 
     def forget_queues(self) -> None:
-        """Some queues have gone, perhaps those of the delay levels."""
+        """Forget all queues after some were removed."""
         self._queues.clear()
         self._delay_queues = [None] * len(self._delay_queues)
 
     def find_queue(self, grant: Grant, queue_id: int) -> bool:
-        """Whether a queue is known now, to all grants of its topic."""
+        """Look up a queue for all grants of its topic; returns whether it exists."""
         grant.queues[queue_id] = self.tail(grant.topic.decode(), queue_id)
         return grant.queues[queue_id] is not None
 
     def tail(self, topic: str, queue_id: int) -> QueueTail | None:
-        """The kernel's end of a queue; None before its first message."""
+        """The kernel's tail of a queue; None before its first message."""
         queue = self._known.get(topic, queue_id)
         return None if queue is None else queue.tail
 
@@ -146,8 +146,8 @@ class GrantFactory:
         return grant
 
     def _queues_of(self, topic: str, count: int) -> list[QueueTail | None]:
-        """One list for all grants of a topic, filled as queues are asked for: clients choose how many grants there are,
-        and a topic may have 65,535 queues."""
+        """The queue list shared by all grants of a topic, filled on demand: clients choose the number of grants, and a
+        topic may have 65,535 queues."""
         place = topic, min(count, QUEUE_ID_MAX + 1)
         queues = self._queues.get(place)
         if queues is None:

@@ -1,4 +1,4 @@
-"""Answers that are written but may not be sent yet: they wait until the log is as safe as they promise."""
+"""Holds encoded answers until the log is flushed or replicated up to their message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SLAVE_CODES: Final = {
 
 
 class AnswerTarget(Protocol):
-    """Whoever gets answers, a connection or what stands for one; when it is closed it takes none."""
+    """Receiver of answers: a connection. Ignores writes once it is closed."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -36,7 +36,7 @@ Parts = Sequence[tuple[TargetT, bytes]]
 
 @dataclass(slots=True)
 class HeldAnswer(Generic[TargetT]):
-    """Bytes for some peers, to `count` requests, good once the log is safe up to `log_end`."""
+    """Answers to `count` requests, valid once the log is acknowledged up to `log_end`."""
 
     log_end: int
     deadline_ms: int
@@ -45,12 +45,12 @@ class HeldAnswer(Generic[TargetT]):
 
 
 class HeldAnswers(Generic[TargetT]):
-    """In the order of their positions, which is the order they come in. Whoever is returned is no longer held."""
+    """Held answers in order of log position, which is arrival order. Returned answers are removed."""
 
     def __init__(self) -> None:
         self._held: deque[HeldAnswer[TargetT]] = deque()
         self.count = 0
-        """How many requests wait."""
+        """Number of waiting requests."""
 
     def __bool__(self) -> bool:
         return bool(self._held)
@@ -64,14 +64,14 @@ class HeldAnswers(Generic[TargetT]):
         self.count += answer.count
 
     def reached(self, log_offset: int) -> list[HeldAnswer[TargetT]]:
-        """The log is safe up to here."""
+        """Remove and return the answers up to this position."""
         due = []
         while self._held and self._held[0].log_end <= log_offset:
             due.append(self._pop())
         return due
 
     def late(self, now_ms: int) -> list[HeldAnswer[TargetT]]:
-        """Those that have waited long enough."""
+        """Remove and return the answers whose deadline has passed."""
         due = []
         while self._held and self._held[0].deadline_ms <= now_ms:
             due.append(self._pop())
@@ -87,11 +87,12 @@ class HeldAnswers(Generic[TargetT]):
 
 
 class AnswerGate:
-    """Sends answers when the store acknowledges what they are about; after its patience they say that it did not.
+    """Sends answers once the store acknowledges their messages; after a timeout they carry FLUSH_DISK_TIMEOUT or
+    FLUSH_SLAVE_TIMEOUT.
 
-    Those that no slave can be expected for say so, and wait for the disk alone. `notify` may be called by any thread,
-    whenever `Store.acknowledged_to` may have moved; everything else belongs to the loop's. The dispatcher is told how
-    much is held, so that it counts, and a server that stops waits for it.
+    With no slave available, answers carry SLAVE_NOT_AVAILABLE and wait for the disk only. `notify` may be called by any
+    thread when `Store.acknowledged_to` may have moved; all else runs on the loop. `Dispatcher.held_count` is kept up to
+    date, so that a stopping server waits for held answers.
     """
 
     def __init__(self, store: Store, clock: Clock, dispatcher: Dispatcher) -> None:
@@ -110,7 +111,7 @@ class AnswerGate:
         dispatcher.add_work(self._all_sent)
 
     def __len__(self) -> int:
-        """How many requests wait."""
+        """Number of waiting requests."""
         return self._held.count + self._for_disk.count
 
     def hold(self, parts: Parts[AnswerTarget], count: int, log_end: int) -> None:
@@ -126,7 +127,7 @@ class AnswerGate:
                 return
         asked = bool(held) and self._timer is not None
         held.hold(answer)
-        if asked:  # for the first of them, and who waits behind it comes after it
+        if asked:  # the gates are armed for the first answer, which precedes this one
             self._dispatcher.held_count += count
         else:
             self._ask()
@@ -142,12 +143,12 @@ class AnswerGate:
         return max(disk_ms, 0 if slaves is None else slaves.timeout_ms)
 
     def notify(self, reached: bool = True) -> None:
-        """Look again, soon; with False what is waited for will never come."""
+        """Check held answers soon. `reached=False`: the awaited position will never be reached."""
         self._lost |= not reached
         if not self._notified:
             self._notified = True
             own = threading.get_ident() == self._thread_id
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 (self._loop.call_soon if own else self._loop.call_soon_threadsafe)(self._look)
 
     def _look(self) -> None:
@@ -162,7 +163,7 @@ class AnswerGate:
         self._ask()
 
     def _ask(self) -> None:
-        """Be told when the first is on disk, or on a slave; whoever makes it safe elsewhere calls `notify`."""
+        """Arm the gates for the first answer of each kind, and the deadline timer."""
         self._dispatcher.held_count = len(self)
         if not self._held and not self._for_disk:
             if self._emptied is not None:
@@ -180,8 +181,7 @@ class AnswerGate:
             self._timer = self._loop.call_later(wait_ms / 1000, self._on_timer)
 
     def _ask_gates(self, log_end: int, safe_to: int, gates: Iterable[FlushGate | None]) -> None:
-        """Each once for the same position: it calls back when it gets there. What the disk has is of no interest to
-        those who do not wait for it."""
+        """Register for a position once per gate. The disk's gate is skipped if the message is durable already."""
         if safe_to >= log_end:
             self.notify()
             return
@@ -199,8 +199,8 @@ class AnswerGate:
         self._ask()
 
     def _fail(self, answers: list[HeldAnswer[AnswerTarget]], for_disk: list[HeldAnswer[AnswerTarget]]) -> None:
-        """Whatever else is missing, a slave's word is what is told."""
-        reason = self._store.refusal or "the disk did not take the message in time"
+        """Send answers with a timeout code; a missing slave takes precedence over the disk."""
+        reason = self._store.refusal or "the message was not flushed in time"
         slaves = self._store.replica_gate
         for answer in answers:
             if slaves is None or slaves.position >= answer.log_end:
@@ -211,7 +211,7 @@ class AnswerGate:
 
 
 def _send(answers: Sequence[HeldAnswer[AnswerTarget]]) -> None:
-    """One write for each peer."""
+    """Write once per peer."""
     by_peer: dict[AnswerTarget, bytes] = {}
     for answer in answers:
         for link, data in answer.parts:
@@ -225,7 +225,7 @@ def _without_slave(parts: Parts[AnswerTarget], status: AppendStatus) -> Parts[An
 
 
 def _with_code(parts: Parts[AnswerTarget], code: ResponseCode, reason: str) -> Parts[AnswerTarget]:
-    """The same answers, of messages that are stored but not as safe as they should be."""
+    """The answers with another code: the message is stored, but not flushed or replicated."""
     return [
         (
             link,

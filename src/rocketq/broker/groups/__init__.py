@@ -1,1 +1,1 @@
-"""Consumer and producer groups: members, offsets, locks, assignment."""
+"""Consumer and producer groups: members, offsets, queue locks, assignment."""

@@ -1,4 +1,4 @@
-"""Queues assigned by the broker, for consumers that ask instead of working it out themselves."""
+"""Queue assignment by the broker, for clients that do not rebalance themselves."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
 from rocketq.runtime.slices import collect
 
 Strategy = Callable[[Sequence[MessageQueue], int, int], list[MessageQueue]]
-"""Sorted queues, the consumer's place among the sorted consumers, how many consumers there are."""
+"""Arguments: sorted queues, the client's index among the sorted client ids, number of clients."""
 
 
 def allocate(
     strategy: str | None, queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
 ) -> tuple[MessageQueue, ...] | None:
-    """The consumer's queues; None for a strategy we do not know, or a consumer that is not one of the group."""
+    """The client's queues; None for an unknown strategy or a client that is not a member."""
     rule = STRATEGIES.get(strategy or "AVG")
     if rule is None:
         return None
@@ -44,14 +44,14 @@ def allocate(
 
 
 def _average(queues: Sequence[MessageQueue], place: int, count: int) -> list[MessageQueue]:
-    """Neighbouring queues; the first consumers get one more where they do not come out even."""
+    """Contiguous ranges; the first clients get one more queue if the division leaves a remainder."""
     share, rest = divmod(len(queues), count)
     start = place * share + min(place, rest)
     return list(queues[start : start + share + (1 if place < rest else 0)])
 
 
 def _circle(queues: Sequence[MessageQueue], place: int, count: int) -> list[MessageQueue]:
-    """Dealt out like cards."""
+    """Round robin."""
     return list(queues[place::count])
 
 
@@ -76,7 +76,7 @@ handlers: Handlers[AssignmentPorts] = Handlers()
 
 @handlers.on(RequestCode.QUERY_ASSIGNMENT)
 async def query(request: Request[None], ports: AssignmentPorts) -> Reply:
-    """No list means: keep what you have."""
+    """An answer without a list means: keep the current assignment."""
     wish = AssignmentRequest.decode(request.body)
     queues = await _queues_of(wish.topic, ports)
     if not queues:
@@ -97,7 +97,7 @@ def _pulled(queue: MessageQueue) -> Assignment:
 
 
 async def _queues_of(topic: str, ports: AssignmentPorts) -> list[MessageQueue]:
-    """All readable queues of the cluster; our own where no NameServer can be asked."""
+    """All readable queues of the cluster; only this broker's if no NameServer answers."""
     route = await ports.find_route(topic)
     if route is not None:
         return await collect(
@@ -117,14 +117,14 @@ async def _queues_of(topic: str, ports: AssignmentPorts) -> list[MessageQueue]:
 def set_mode(request: Request[None], ports: AssignmentPorts) -> Reply:
     wish = GroupRequestMode.decode(request.body)
     if wish.topic.startswith(RETRY_PREFIX):
-        raise Refusal(ResponseCode.NO_PERMISSION, "retry topics are always pulled")
+        raise Refusal(ResponseCode.NO_PERMISSION, "the mode of a retry topic cannot be changed: it is always pulled")
     if wish.topic not in ports.topics:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {wish.topic} does not exist")
     if ports.groups.get(wish.group) is None:
         remark = f"consumer group {wish.group} does not exist"
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     if wish.mode is not RequestMode.PULL:
-        raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "POP is not served here: groups pull")
+        raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "POP is not supported")
     ports.modes[wish.topic, wish.group] = wish
     return Reply()
 

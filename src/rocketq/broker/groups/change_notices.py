@@ -1,4 +1,4 @@
-"""Requests of the broker to its clients, over their own connections."""
+"""Requests from the broker to its clients over their connections."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _NEW_GROUP_S: Final = 1.5
 
 
 def push(clients: Iterable[Client], header: Header, body: bytes = b"") -> None:
-    """To each of them, without an answer; who cannot be reached is left out."""
+    """Send a one-way request to each client; unreachable clients are skipped."""
     command = make_request(header, opaque=0, body=body)
     for client in clients:
         try:
             client.connection.call_oneway(command)
         except RocketQError as error:
-            log.debug("%s was not told (request %d): %s", client.client_id, command.code, error)
+            log.debug("one-way request failed client=%s code=%d: %s", client.client_id, command.code, error)
 
 
 class ChangeNotices:
-    """Tells the members of a group that it changed: at once, then not again before a pause that grows with the group.
+    """Notifies the members of a group of changes: immediately, then after a pause that grows with the group.
 
-    Changes in the pause are told together when it is over: who joins a group of thousands must not cost thousands of
-    requests each.
+    Changes during the pause are combined into one notice: each join of a group of thousands would otherwise cost
+    thousands of requests.
     """
 
     def __init__(self, members: Callable[[str], list[Client]], later: Later) -> None:
         self._members = members
         self._later = later
         self._pausing: dict[str, bool] = {}
-        """By group, whether it changed since it was told."""
+        """By group, whether it changed since the last notice."""
 
     def notify(self, group: str) -> None:
         if group in self._pausing:
@@ -59,9 +59,9 @@ class ChangeNotices:
         self._later(len(clients) * _PAUSE_PER_MEMBER_S, partial(self._end_pause, group))
 
     def notify_later(self, group: str) -> None:
-        """Of a group that has just come to be. A Java client that does not know the route of its retry topic looks for
-        it when it divides the queues, which is after its first heartbeats, and uses it when it divides them again; one
-        of 5.x does that once in a second, and not in its first."""
+        """Notify a new group after 1.5 s. A Java client without the route of its retry topic requests it while
+        rebalancing, and uses it in the next rebalance; 5.x clients rebalance once per second, and not in their first
+        second."""
         self._later(_NEW_GROUP_S, partial(self.notify, group))
 
     def _end_pause(self, group: str) -> None:
@@ -70,10 +70,10 @@ class ChangeNotices:
 
 
 async def ask(client: Client, header: Header, timeout_ms: int, body: bytes = b"") -> Command:
-    """The client's answer; RemotingError when there is none."""
+    """Send a request to a client and return its answer; RemotingError if there is none."""
     return await client.connection.call(make_request(header, opaque=0, body=body), timeout_ms)
 
 
 def relayed(code: RequestCode, request: Command, body: bytes = b"") -> Command:
-    """A tool's request as it is passed on to a client."""
+    """A tool's request to forward to a client."""
     return Command(code=code, ext_fields=dict(request.ext_fields), body=body)

@@ -1,4 +1,4 @@
-"""Consumers that are connected, by group, and what each group subscribes to."""
+"""Connected consumers by group, the subscriptions of each group, and conflicts between its members. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rocketq.protocol.names import RETRY_PREFIX
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """What the members of a group last said about it."""
+    """The latest heartbeat data of a group."""
 
     consume_type: ConsumeType
     model: MessageModel
@@ -23,7 +23,7 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
     def subscribe(self, wanted: tuple[Subscription, ...]) -> bool:
-        """Whether topics came or went; a newer expression for a known topic is taken without that."""
+        """Replace subscriptions by newer versions; returns whether topics were added or removed."""
         topics = {subscription.topic for subscription in wanted}
         gone = [topic for topic in self.subscriptions if topic not in topics]
         for topic in gone:
@@ -38,8 +38,8 @@ class ConsumerGroup:
 
 
 class ConsumerGroups(Generic[ConnectionT]):
-    """Answers which groups must be notified that their members changed; notifying them is for others. `changed` is
-    called when what pulls of a group get is another than before."""
+    """Consumer groups by name. Methods return which groups must be notified. `changed` is called when a change affects
+    the admission of pulls."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._changed = changed
@@ -50,7 +50,7 @@ class ConsumerGroups(Generic[ConnectionT]):
         self._unreported: set[str] = set()
 
     def heartbeat(self, data: ConsumerData, member: Member[ConnectionT]) -> bool:
-        """Whether members or topics of the group changed."""
+        """Register a heartbeat; returns whether members or topics of the group changed."""
         group = self._groups.get(data.group)
         if group is None:
             group = self._groups[data.group] = ConsumerGroup(data.consume_type, data.model, data.from_where)
@@ -65,18 +65,18 @@ class ConsumerGroups(Generic[ConnectionT]):
         return changed or joined
 
     def disagreements(self, data: ConsumerData, connection: ConnectionT) -> dict[str, tuple[str, ...]]:
-        """In what this member would differ from the others of its group, by topic."""
+        """By topic, the conflicting expressions if this member joined."""
         expressions, known = normalized_expressions(data.subscriptions), self._expressions.get(data.group, {})
         if known.get(connection) == expressions and data.group not in self._reported:
             return {}
         return conflicts([expressions, *(other for one, other in known.items() if one != connection)])
 
     def conflicts(self, group: str) -> dict[str, tuple[str, ...]]:
-        """What members of a group want differently, by topic."""
+        """By topic, the conflicting expressions of a group's members."""
         return conflicts(self._expressions.get(group, {}).values())
 
     def is_new_conflict(self, group: str) -> bool:
-        """Whether the members' differences are others than when this was asked last."""
+        """Whether the conflicts of a group differ from those at the last call."""
         if group not in self._unreported:
             return False
         self._unreported.discard(group)
@@ -92,11 +92,11 @@ class ConsumerGroups(Generic[ConnectionT]):
             return
         agreed = data.group not in self._reported and data.group not in self._unreported
         if connection in known or not agreed or next(iter(known.values()), None) != expressions:
-            self._unreported.add(data.group)  # else all agree as before, without asking each of thousands
+            self._unreported.add(data.group)  # otherwise the members agree as before: no comparison of all of them
         known[connection] = expressions
 
     def leave(self, group: str, connection: ConnectionT) -> bool:
-        """Whether it was a member."""
+        """Remove a member; returns whether it was one."""
         left = self._roster.remove(group, connection)
         self._forget_empty(group)
         return left
@@ -146,12 +146,12 @@ class ConsumerGroups(Generic[ConnectionT]):
 
 
 Expressions = Mapping[str, str]
-"""By topic, what of it is wanted."""
+"""Normalized expression by topic."""
 NOTHING = "-"
 
 
 def normalized_expressions(subscriptions: Iterable[Subscription]) -> dict[str, str]:
-    """What a member wants, in a form that is equal for equal expressions. Retries are everybody's own affair."""
+    """A member's expressions in a form that is equal for equivalent ones. Retry topics are left out."""
     return {one.topic: _form(one) for one in subscriptions if not one.topic.startswith(RETRY_PREFIX)}
 
 
@@ -164,7 +164,7 @@ def _form(subscription: Subscription) -> str:
 
 
 def conflicts(expressions_by_member: Iterable[Expressions]) -> dict[str, tuple[str, ...]]:
-    """By topic, the different things that members want of it; a topic all agree on is left out."""
+    """By topic, the different expressions of members; topics without differences are left out."""
     members = list(expressions_by_member)
     topics = {topic for expressions in members for topic in expressions}
     found = {topic: {expressions.get(topic, NOTHING) for expressions in members} for topic in topics}

@@ -1,4 +1,4 @@
-"""Consumer groups: made, changed, deleted and listed by operators."""
+"""Admin requests about consumer groups: create, change, delete and list."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def delete(request: Request[headers.DeleteGroupRequest], ports: GroupPorts) -> R
 
 @handlers.on(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
 def list_configs(request: Request[headers.AllGroupConfigRequest], ports: GroupPorts) -> Reply:
-    """Everything, or the asked part of the names in order."""
+    """The whole table, or a range of the sorted names."""
     table, first, count = ports.groups.snapshot(), request.header.first_index, request.header.count_max
     if request.version >= V5_0_0:
         table = replace(table, forbidden=table.forbidden or {})
@@ -97,7 +97,7 @@ def subscription_of(request: Request[headers.GroupSubscriptionRequest], ports: G
 
 @handlers.on(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN)
 def forbid(request: Request[headers.GroupForbiddenRequest], ports: GroupPorts) -> Reply:
-    """Whether a group may read a topic, changed first where the request says so."""
+    """Read or change whether a group may read a topic."""
     group, topic, readable = request.header.group, request.header.topic, request.header.readable
     if readable is not None:
         ports.groups.allow_reading(group, topic, readable, now_ms=ports.clock.now_ms())

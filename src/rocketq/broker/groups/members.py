@@ -1,4 +1,4 @@
-"""Clients as groups see them: who is behind a connection, and since when nothing was heard of them."""
+"""Members of groups by connection, with the time of their last heartbeat. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from rocketq.protocol.flags import Language
 
 ConnectionT = TypeVar("ConnectionT", bound=Hashable)
-"""What a client is reached by: a connection. The cores only compare it."""
+"""The connection of a client; this module only compares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class Member(Generic[ConnectionT]):
 
 @dataclass(slots=True)
 class Departures(Generic[ConnectionT]):
-    """Who left at once, and which groups miss somebody."""
+    """Expired connections, and the groups they were in."""
 
     connections: set[ConnectionT] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
 
 
 class Roster(Generic[ConnectionT]):
-    """Members by group and connection. A group without members is forgotten."""
+    """Members by group and connection. Groups without members are removed."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[ConnectionT, Member[ConnectionT]]] = {}
@@ -46,7 +46,7 @@ class Roster(Generic[ConnectionT]):
         return list(self._groups.get(group, {}).values())
 
     def client(self, client_id: str, group: str | None = None) -> Member[ConnectionT] | None:
-        """A member by its client id, of one group or of any."""
+        """A member by client id, of one group or of any."""
         groups = self._groups if group is None else {group: self._groups.get(group, {})}
         for members in groups.values():
             for member in members.values():
@@ -55,7 +55,7 @@ class Roster(Generic[ConnectionT]):
         return None
 
     def put(self, group: str, member: Member[ConnectionT]) -> bool:
-        """Whether its connection is new to the group."""
+        """Add or update a member; returns whether its connection is new to the group."""
         members = self._groups.setdefault(group, {})
         fresh = member.connection not in members
         members[member.connection] = member
@@ -63,7 +63,7 @@ class Roster(Generic[ConnectionT]):
         return fresh
 
     def remove(self, group: str, connection: ConnectionT) -> bool:
-        """Whether it was a member."""
+        """Remove a member; returns whether it was one."""
         members = self._groups.get(group, {})
         if members.pop(connection, None) is None:
             return False
@@ -76,14 +76,14 @@ class Roster(Generic[ConnectionT]):
         return True
 
     def disconnect(self, connection: ConnectionT) -> list[str]:
-        """The groups it was in."""
+        """Remove a connection; returns its groups."""
         groups = sorted(self._groups_of.get(connection, ()))
         for group in groups:
             self.remove(group, connection)
         return groups
 
     def expire(self, heard_before_ms: int) -> Departures[ConnectionT]:
-        """Remove members that were last heard of before this time."""
+        """Remove members whose last heartbeat is older."""
         gone: Departures[ConnectionT] = Departures()
         for group in list(self._groups):
             for member in self.members(group):
@@ -95,4 +95,4 @@ class Roster(Generic[ConnectionT]):
 
 
 class ProducerGroups(Roster[ConnectionT]):
-    """A roster; producers have nothing beyond being there."""
+    """Connected producers by group."""

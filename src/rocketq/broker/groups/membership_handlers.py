@@ -1,4 +1,4 @@
-"""Clients that say who they are, leave, or ask who else is there."""
+"""Heartbeats, unregistration, and requests about connected clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def heartbeat(request: Request[None], ports: MembershipPorts) -> Reply:
 
 
 def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -> str | None:
-    """Why it is not taken, or None."""
+    """Register a consumer group of a heartbeat; returns why it is rejected, or None."""
     config, now_ms = ports.settings.config, ports.clock.now_ms()
     group = ports.groups.find(data.group, auto_create=config.auto_create_groups, now_ms=now_ms)
     retry = retry_topic(data.group)
@@ -67,11 +67,11 @@ def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -
         sys_flag = int(TopicSysFlag.UNIT_SUB) if data.unit_mode else 0
         ports.topics.create_exactly(retry, group.retry_queue_count, now_ms=now_ms, sys_flag=sys_flag)
     if group is not None and group.is_strict and (found := ports.consumers.disagreements(data, member.connection)):
-        return f"group {data.group} is strict and its members want something else: {describe(found)}"
+        return f"group {data.group} is strict and its members subscribe differently: {describe(found)}"
     changed = ports.consumers.heartbeat(data, member)
     if ports.consumers.is_new_conflict(data.group):
         found = ports.consumers.conflicts(data.group)
-        log.warning("members of group %s want different things: %s", data.group, describe(found))
+        log.warning("conflicting subscriptions in group %s: %s", data.group, describe(found))
     ports.filters.register(data.group, data.subscriptions, now_ms)
     if changed and config.notify_changes and (group is None or group.notify_changes):
         (ports.notices.notify_later if is_new else ports.notices.notify)(data.group)
@@ -92,7 +92,7 @@ def unregister(request: Request[headers.UnregisterClientRequest], ports: Members
 
 
 def _note_departure(group: str, ports: MembershipPorts) -> None:
-    """Of the last member the group's filters live on only for a while."""
+    """Mark the group's filters as unused if its last member left."""
     if ports.consumers.get(group) is None:
         ports.filters.unregister(group, ports.clock.now_ms())
 
@@ -103,7 +103,7 @@ def _may_notify(group: str, ports: MembershipPorts) -> bool:
 
 
 def disconnected(connection: Connection, ports: MembershipPorts) -> None:
-    """A connection is gone: those who stay are told, whatever their group's settings."""
+    """Remove a closed connection and notify the other members, regardless of the group's settings."""
     ports.producers.disconnect(connection)
     for group in ports.consumers.disconnect(connection):
         _note_departure(group, ports)
@@ -111,11 +111,11 @@ def disconnected(connection: Connection, ports: MembershipPorts) -> None:
 
 
 def expire(ports: MembershipPorts) -> None:
-    """Close connections of clients that fell silent, and tell those who stay."""
+    """Close connections of clients without heartbeats, and notify the other members."""
     heard_before_ms = ports.clock.monotonic_ms() - ports.settings.config.client_life_ms
     producers, consumers = ports.producers.expire(heard_before_ms), ports.consumers.expire(heard_before_ms)
     for connection in producers.connections | consumers.connections:
-        connection.close("its client was not heard of in time")
+        connection.close("no heartbeat within channelExpiredTimeout")
     for group in consumers.groups:
         _note_departure(group, ports)
         ports.notices.notify(group)
@@ -138,7 +138,7 @@ def check_client(request: Request[None], ports: MembershipPorts) -> Reply:
 def consumer_list(request: Request[headers.ConsumerListRequest], ports: MembershipPorts) -> Reply:
     members = ports.consumers.members(request.header.group)
     if not members:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nobody of consumer group {request.header.group} is connected")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no member of consumer group {request.header.group} is connected")
     return Reply(body=bodies.ConsumerList(client_ids=tuple(member.client_id for member in members)))
 
 
@@ -147,7 +147,7 @@ def consumer_connections(request: Request[headers.ConsumerConnectionRequest], po
     name = request.header.group
     group = ports.consumers.get(name)
     if group is None:
-        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody of consumer group {name} is connected")
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"no member of consumer group {name} is connected")
     return Reply(
         body=bodies.ConsumerConnections(
             connections=_connections(ports.consumers.members(name)),
@@ -164,7 +164,7 @@ def consumer_connections(request: Request[headers.ConsumerConnectionRequest], po
 def producer_connections(request: Request[headers.ProducerConnectionRequest], ports: MembershipPorts) -> Reply:
     members = ports.producers.members(request.header.group)
     if not members:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nobody of producer group {request.header.group} is connected")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no member of producer group {request.header.group} is connected")
     return Reply(body=bodies.ProducerConnections(connections=_connections(members)))
 
 

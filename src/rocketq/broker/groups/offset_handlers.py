@@ -1,4 +1,4 @@
-"""Offsets: what groups have committed, and where queues begin and end."""
+"""Requests about offsets: committed offsets of groups, start and end of queues."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _NOBODY_BEHIND: Final = (1 << 63) - 1
 
 @handlers.on(RequestCode.QUERY_CONSUMER_OFFSET)
 def query(request: Request[headers.QueryOffsetRequest], ports: OffsetPorts) -> Reply:
-    """What was committed; 0 for a group that is new while the queue's first message is still at hand (unless that rule
-    is switched off: then a new group starts where its consumers say)."""
+    """The committed offset; 0 for a new group while the queue still has its first message (unless youngTopicRule is
+    false: then a new group starts at its consumers' consumeFromWhere)."""
     header, young = request.header, ports.settings.config.young_topic_rule
     offset = ports.offsets.get(header.group, header.topic, header.queue_id)
     if offset is None and young and header.zero_if_none is not False and _starts_at_zero(request, ports.store):
@@ -42,7 +42,7 @@ def query(request: Request[headers.QueryOffsetRequest], ports: OffsetPorts) -> R
 
 
 def _starts_at_zero(request: Request[headers.QueryOffsetRequest], store: StoreReader) -> bool:
-    """An empty queue counts, too: who is told "none" asks for the end next, and skips what was stored in between."""
+    """Includes empty queues: a client without an offset requests the end next, and skips messages stored in between."""
     header = request.header
     if store.min_offset(header.topic, header.queue_id) > 0:
         return False
@@ -86,12 +86,12 @@ def earliest(request: Request[headers.EarliestTimeRequest], ports: OffsetPorts) 
 
 @handlers.on(RequestCode.QUERY_CORRECTION_OFFSET)
 def correction(request: Request[headers.CorrectionOffsetRequest], ports: OffsetPorts) -> Reply:
-    """By queue, how far the slowest group is; the largest number there is where all are ahead of the named group."""
+    """By queue, the offset of the slowest group; the maximum i64 if all groups are ahead of the named one."""
     return Reply(body=_correction(request.header, ports))
 
 
 def _correction(header: headers.CorrectionOffsetRequest, ports: OffsetPorts) -> Iterator[str]:
-    """Of the empty pieces, one for each group: a topic may have thousands."""
+    """Yields an empty piece per group, because a topic may have thousands."""
     left_out = {group.strip() for group in (header.filter_groups or "").split(",")}
     slowest: dict[int, int] = {}
     for group in ports.offsets.groups_of(header.topic):

@@ -1,4 +1,4 @@
-"""How far each group has consumed: the next offset by topic, group and queue."""
+"""Committed offsets: the next offset by topic, group and queue. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SEPARATOR = "@"
 
 
 class OffsetTable:
-    """`changes` counts, so that whoever saves knows when there is something new."""
+    """Committed offsets. `changes` counts changes, for autosave."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, dict[int, int]] = {}
@@ -21,18 +21,18 @@ class OffsetTable:
             self._queues(key).update(queues)
 
     def take_over(self, others: ConsumerOffsets) -> None:
-        """The master's offsets replace ours; what it does not know stays."""
+        """Take the master's offsets over; entries that the master lacks stay."""
         changed = {key: queues for key, queues in others.offsets.items() if self._offsets.get(key) != queues}
         for key, queues in changed.items():
             self._queues(key).update(queues)
         self.changes += len(changed)
 
     def body(self) -> ConsumerOffsets:
-        """All topics and groups there are now, each with its offsets as they are when it is encoded."""
+        """The table for encoding: keys as of now, offsets as of the moment they are encoded."""
         return ConsumerOffsets(offsets=dict(self._offsets))
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """None when nothing was committed."""
+        """The committed offset, or None."""
         offset = self._offsets.get(_key(topic, group), {}).get(queue_id, -1)
         return offset if offset >= 0 else None
 
@@ -44,7 +44,8 @@ class OffsetTable:
         return self._offsets.get(_key(topic, group), {}) == offsets
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether it was taken. Lower than before is fine, below zero means nothing and is ignored."""
+        """Commit an offset, which may be lower than before; negative ones are ignored. Returns whether it was
+        stored."""
         if offset < 0:
             return False
         self._queues(_key(topic, group))[queue_id] = offset
@@ -64,12 +65,12 @@ class OffsetTable:
         self._forget([_key(topic, group) for topic in self.topics_of(group)])
 
     def lower(self, lowest: dict[int, int], group: str, topic: str) -> None:
-        """Lower the offset of each queue to what the group has committed for it, if that is less."""
+        """Lower the offset of each queue to the group's, if that is less."""
         for queue_id, offset in self.of(group, topic).items():
             lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """The target group goes on where the source is."""
+        """Copy the source group's offsets to the target group."""
         offsets = self._offsets.get(_key(topic, source))
         if offsets is not None:
             queues = self._queues(_key(topic, target))
@@ -106,7 +107,7 @@ def _key(topic: str, group: str) -> str:
 
 
 class PullPositions:
-    """End of each group's last pull per queue. In memory only, for tools that show what is in flight."""
+    """End of each group's last pull per queue. In memory only, for tools that show messages in flight."""
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}

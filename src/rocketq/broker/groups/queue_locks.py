@@ -1,4 +1,4 @@
-"""Queue locks for ordered consumption: one client per group and queue, for as long as it renews."""
+"""Queue locks for ordered consumption: one client per group and queue, until it stops renewing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class _Lock:
 
 
 class QueueLocks:
-    """In memory only: after a restart clients lock again. A disconnect frees nothing, silence does."""
+    """Locks by group and queue, in memory only. A lock ends by unlocking or expiry, not with its connection."""
 
     def __init__(self, life_ms: Callable[[], int] = lambda: LOCK_LIFE_MS) -> None:
         self._life_ms = life_ms
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> tuple[MessageQueue, ...]:
-        """The queues of these that the client holds now."""
+        """Lock or renew queues; returns those that the client holds."""
         locks = self._groups.setdefault(group, {})
         granted = []
         for queue in queues:
@@ -39,7 +39,7 @@ class QueueLocks:
         return tuple(granted)
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Only what the client itself holds."""
+        """Unlock queues that the client holds."""
         locks = self._groups.get(group, {})
         for queue in queues:
             lock = locks.get(queue)
@@ -49,11 +49,11 @@ class QueueLocks:
             self._groups.pop(group, None)
 
     def is_locked(self, group: str, now_ms: int) -> bool:
-        """Whether the group consumes anything in order."""
+        """Whether the group holds any lock."""
         return any(not self._is_over(lock, now_ms) for lock in self._groups.get(group, {}).values())
 
     def expire(self, now_ms: int) -> None:
-        """Forget locks that nobody renewed."""
+        """Remove expired locks."""
         for group, locks in list(self._groups.items()):
             for queue in [queue for queue, lock in locks.items() if self._is_over(lock, now_ms)]:
                 del locks[queue]
@@ -69,7 +69,7 @@ class LockPorts:
     locks: QueueLocks
     clock: Clock
     may_lock: Callable[[], bool] = lambda: True
-    """Not while another broker might lock the same queues."""
+    """False while another master may grant the same locks."""
 
 
 handlers: Handlers[LockPorts] = Handlers()
@@ -78,7 +78,9 @@ handlers: Handlers[LockPorts] = Handlers()
 @handlers.on(RequestCode.LOCK_BATCH_MQ)
 def lock(request: Request[None], ports: LockPorts) -> Reply:
     if not ports.may_lock():
-        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "only a master with a valid lease locks queues")
+        raise Refusal(
+            ResponseCode.SERVICE_NOT_AVAILABLE, "the lease of this master is not valid: queues cannot be locked now"
+        )
     wish = LockRequest.decode(request.body)
     granted = ports.locks.lock(wish.group, wish.client_id, wish.queues, ports.clock.monotonic_ms())
     return Reply(body=LockAnswer(queues=granted))

@@ -1,4 +1,4 @@
-"""Questions to one consumer, passed on to it over its own connection."""
+"""Admin requests that are forwarded to a consumer over its connection."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ async def consume_directly(request: Request[ConsumeDirectlyRequest], ports: Rela
 
 
 def _find(group: str, client_id: str | None, ports: RelayPorts) -> Client:
-    """The named member, or any when none is named."""
+    """The named member, or any if none is named."""
     members = ports.consumers.members(group)
     client = next((one for one in members if client_id in (None, one.client_id)), None)
     if client is None and client_id is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nobody of consumer group {group} is connected")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no member of consumer group {group} is connected")
     if client is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"client {client_id} of consumer group {group} is not connected")
     if client.version < RUNNING_INFO_SINCE:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"client {client.client_id} is too old to be asked")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"client {client.client_id} is too old for this request")
     return client
 
 

@@ -1,4 +1,4 @@
-"""Groups sent back or forward in time, and asked where they are."""
+"""Resets offsets of groups, and asks their members for their positions."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ handlers: Handlers[ResetPorts] = Handlers()
 
 @handlers.on(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 async def reset(request: Request[headers.ResetOffsetRequest], ports: ResetPorts) -> Reply:
-    """Connected members are told and start again there. With nobody connected 4.x tools are told so and write the
-    offsets themselves; for newer tools the broker does that."""
+    """Reset offsets and notify connected members. Without members 4.x tools get CONSUMER_NOT_ONLINE and commit the
+    offsets themselves; for 5.x tools the broker commits them."""
     header, newer = request.header, request.version >= V5_0_0
     topic = ports.topics.get(header.topic)
     if topic is None:
@@ -58,7 +58,7 @@ async def reset(request: Request[headers.ResetOffsetRequest], ports: ResetPorts)
     targets = ResetOffsets(offsets=dict(await collect(_targets(header, topic, ports, needs_commit=not newer))))
     members = [one for one in ports.consumers.members(header.group) if one.version >= CONSUMER_CALLS_SINCE]
     if not members and not newer:
-        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody of consumer group {header.group} is connected")
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"no member of consumer group {header.group} is connected")
     if newer:
         for queue, offset in targets.offsets.items():
             ports.offsets.commit(header.group, header.topic, queue.queue_id, offset)
@@ -72,7 +72,7 @@ async def reset(request: Request[headers.ResetOffsetRequest], ports: ResetPorts)
 def _targets(
     header: headers.ResetOffsetRequest, topic: TopicConfig, ports: ResetPorts, *, needs_commit: bool
 ) -> Iterator[tuple[MessageQueue, int]]:
-    """One queue in each step: where a time is in a queue takes a search."""
+    """One queue per step, because each takes a search by time."""
     queue_ids = range(topic.write_queue_count)
     if header.queue_id is not None and header.queue_id >= 0:
         queue_ids = range(header.queue_id, header.queue_id + 1)
@@ -97,11 +97,11 @@ def _target(header: headers.ResetOffsetRequest, queue_id: int, store: StoreReade
 
 @handlers.on(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
 async def consumer_status(request: Request[headers.ConsumerStatusRequest], ports: ResetPorts) -> Reply:
-    """What each connected member says about its queues of a topic."""
+    """Ask connected members for their offsets of a topic's queues."""
     header = request.header
     members = ports.consumers.members(header.group)
     if not members:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nobody of consumer group {header.group} is connected")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no member of consumer group {header.group} is connected")
     wanted = [one for one in members if header.client_id in (None, one.client_id)]
     question = headers.ClientStatusRequest(topic=header.topic, group=header.group)
     answers = await asyncio.gather(*(_status_of(client, question) for client in wanted))

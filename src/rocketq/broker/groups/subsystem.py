@@ -1,4 +1,4 @@
-"""The producer and consumer groups of a broker: their members, offsets and queue locks, and the requests about them."""
+"""Constructs the group tables of a broker and registers their handlers."""
 
 from __future__ import annotations
 
@@ -86,6 +86,6 @@ class GroupSubsystem:
         membership_handlers.disconnected(connection, self._members)
 
     def expire(self) -> None:
-        """Remove clients that fell silent, and locks that nobody renewed."""
+        """Remove clients without heartbeats, and expired locks."""
         membership_handlers.expire(self._members)
         self.locks.expire(self._clock.monotonic_ms())

@@ -1,4 +1,4 @@
-"""Configured consumer groups of a broker."""
+"""Configured consumer groups. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ BUILTIN_GROUPS: Final = (
 
 
 class GroupTable:
-    """Every change moves the version and is told to the listeners."""
+    """Group settings by name. Each change increments the version and calls the listeners."""
 
     def __init__(self, *, is_copy: bool = False) -> None:
-        """`is_copy`: a slave's table, which only its master's replaces; unknown groups are served like new ones."""
+        """`is_copy`: a slave's table, which only its master's replaces; unknown groups get default settings."""
         self._groups = {name: GroupConfig(group=name) for name in BUILTIN_GROUPS}
-        self._forbidden: dict[str, dict[str, int]] = {}  # by group and topic, the permissions that were taken away
+        self._forbidden: dict[str, dict[str, int]] = {}  # revoked permissions by group and topic
         self.data_version = DataVersion()
         self._is_copy = is_copy
         self.listeners: list[GroupListener] = []
@@ -39,17 +39,17 @@ class GroupTable:
         return self._is_copy
 
     def become_original(self) -> None:
-        """This broker is the master now: it changes the table itself."""
+        """This broker became the master: it may change the table."""
         self._is_copy = False
 
     def load(self, table: GroupConfigTable) -> None:
-        """What was saved wins over what is built in."""
+        """Load saved entries over the built-in ones."""
         self._groups |= table.groups
         self._forbidden = {group: dict(topics) for group, topics in (table.forbidden or {}).items()}
         self.data_version = table.data_version
 
     def replace(self, table: GroupConfigTable) -> None:
-        """Become the master's table, with its version."""
+        """Replace the table and its version by the master's."""
         self._groups = dict(table.groups)
         self._forbidden = {group: dict(topics) for group, topics in (table.forbidden or {}).items()}
         self.data_version = table.data_version
@@ -66,7 +66,7 @@ class GroupTable:
         return sorted(self._groups)
 
     def find(self, group: str, *, auto_create: bool, now_ms: int) -> GroupConfig | None:
-        """The group's configuration; made when it is missing, may come to be by itself and has a legal name."""
+        """The group's settings; created if it is missing, auto-creation is allowed and the name is valid."""
         known = self._groups.get(group)
         if known is not None or not (auto_create or group.startswith(SYSTEM_GROUP_PREFIX)) or group_fault(group):
             return known
@@ -80,7 +80,7 @@ class GroupTable:
         self._changed(now_ms)
 
     def delete(self, group: str, *, now_ms: int) -> bool:
-        """Whether it was there."""
+        """Delete a group; returns whether it existed."""
         if self._groups.pop(group, None) is None:
             return False
         self._forbidden.pop(group, None)
@@ -91,7 +91,7 @@ class GroupTable:
         return not self._forbidden.get(group, {}).get(topic, 0) & Perm.READ
 
     def allow_reading(self, group: str, topic: str, allowed: bool, *, now_ms: int) -> None:
-        """Whether a group may read one topic; without a word it may."""
+        """Allow or forbid a group to read a topic; the default is to allow."""
         if self.may_read(group, topic) == allowed:
             return
         topics = self._forbidden.setdefault(group, {})

@@ -33,7 +33,7 @@ class HaSubsystem:
         self.fenced: FencedReplication | None = None
         """`replication` when replicas elect their master, otherwise None."""
         if settings.config.is_fenced:
-            from rocketq.broker.ha.fenced_replicas import FencedReplication  # noqa: PLC0415 - loaded by replicas only
+            from rocketq.broker.ha.fenced_replicas import FencedReplication  # noqa: PLC0415 - loaded by fenced replicas only
 
             self.fenced = FencedReplication(settings, store, tables, registrar, clock, lease, owner)
             self.replication = self.fenced

@@ -1,10 +1,11 @@
-"""Admission: may this request be executed? One function per family of requests decides, for both paths.
+"""Admission of sends and pulls: one function per family of requests, used by both paths.
 
 The slow path calls it for every request. The fast path calls it for the first request of a (connection, principal,
-topic, group), makes a grant of the result, and executes what follows until the generation is bumped.
+topic, group), caches the result as a grant, and executes later requests until the generation is bumped.
 
-A rule such as "no sends to topics over quota" is added here, once. Whatever a rule depends on must bump the generation
-when it changes. Time comes in as an argument; what creates a topic or a group is passed in by the slow path.
+A rule such as "no sends to topics over quota" is added here, once. Everything a rule depends on must bump the
+generation when it changes. Time comes in as an argument; the slow path passes the functions that create topics and
+groups.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST, _FO
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a request is not executed, as it is answered."""
+    """Why a request is rejected: code, remark and fields of the answer."""
 
     code: int
     remark: str
@@ -62,7 +63,7 @@ class AdmissionTables:
 
 @dataclass(slots=True)
 class SendAsk:
-    """Somebody wants to send to a topic."""
+    """A send to admit."""
 
     topic: str
     group: str
@@ -72,8 +73,7 @@ class SendAsk:
 
 @dataclass(slots=True)
 class SendAdmission:
-    """Sends to this topic may be stored: for which queues, with what added to system flag and properties, and subject
-    to which quotas."""
+    """An admitted send: its topic, the flags and properties to add, and the quotas it takes from."""
 
     topic: TopicConfig
     queue_count: int
@@ -85,16 +85,18 @@ class SendAdmission:
 def admit_send(
     ask: SendAsk, tables: AdmissionTables, now_ms: int, create: Callable[[], TopicConfig | None] = lambda: None
 ) -> SendAdmission | Rejection:
-    """`create` makes the topic where a send may."""
+    """Admit or reject a send. `create` creates the topic if a send may do so."""
     config, topic = tables.settings.config, tables.topics.get(ask.topic)
     if now_ms < config.accept_sends_from_ms:
         return Rejection(ResponseCode.SYSTEM_ERROR, f"sends are accepted from {config.accept_sends_from_ms} on")
     if not config.perm & _WRITE and topic is not None and topic.order:
-        return Rejection(ResponseCode.NO_PERMISSION, f"broker {config.name} takes no messages at present")
+        return Rejection(
+            ResponseCode.NO_PERMISSION, f"broker {config.name} does not accept messages (brokerPermission)"
+        )
     if topic is None and (fault := topic_fault(ask.topic)) is not None:
         return Rejection(ResponseCode.SYSTEM_ERROR, fault)
     if ask.topic in _CLOSED_TOPICS:
-        return Rejection(ResponseCode.NO_PERMISSION, f"nobody may send to {ask.topic}")
+        return Rejection(ResponseCode.NO_PERMISSION, f"clients must not send to {ask.topic}")
     if (
         denial := tables.access.denial(Action.PUBLISH, ask.topic, ask.group, ask.principal, ask.connection)
     ) is not None:
@@ -115,8 +117,8 @@ def admit_send(
 
 
 def added_properties(config: BrokerConfig, *, is_traced: bool) -> Mapping[str, str]:
-    """What the broker adds to every message it stores, in this order and in place of the sender's. Consumers of 5.x
-    write traces only for messages with region and trace switch."""
+    """Properties added to every stored message in this order, replacing the sender's. Consumers of 5.x write traces
+    only for messages with region and trace switch."""
     added = {Property.CLUSTER: config.cluster}
     if not is_traced:
         return added
@@ -128,8 +130,7 @@ def added_properties(config: BrokerConfig, *, is_traced: bool) -> Mapping[str, s
 
 @dataclass(slots=True)
 class PullAsk:
-    """A group wants messages of a queue; `expression` is what the request brings itself (None: the group's own
-    subscription counts, of this version at least)."""
+    """A pull to admit. Without a filter in the request, the group's subscription of at least `version` is used."""
 
     group: str
     topic: str
@@ -142,7 +143,7 @@ class PullAsk:
 
 @dataclass(slots=True)
 class PullAdmission:
-    """The group may pull from the topic; `subscription` is None where the request brings a filter."""
+    """An admitted pull; `subscription` is None if the request carries a filter."""
 
     group: GroupConfig
     topic: TopicConfig
@@ -153,10 +154,10 @@ class PullAdmission:
 def admit_pull(
     ask: PullAsk, tables: AdmissionTables, now_ms: int, find_group: Callable[[str], GroupConfig | None] | None = None
 ) -> PullAdmission | Rejection:
-    """`find_group` makes the group where a pull may."""
+    """Admit or reject a pull. `find_group` creates the group if a pull may do so."""
     config = tables.settings.config
     if not config.perm & _READ:
-        return _forbidden(_FORBIDDEN_BROKER, f"broker {config.name} hands out no messages at present")
+        return _forbidden(_FORBIDDEN_BROKER, f"broker {config.name} does not serve pulls (brokerPermission)")
     group = (find_group or tables.groups.get)(ask.group)
     if group is None:
         return Rejection(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"consumer group {ask.group} does not exist")
@@ -185,10 +186,10 @@ def admit_pull(
 
 
 def _known_subscription(ask: PullAsk, group: GroupConfig, tables: AdmissionTables) -> Subscription | Rejection:
-    """What the group's members said in their heartbeats."""
+    """The group's subscription from heartbeats."""
     members = tables.consumers.get(ask.group)
     if members is None:
-        remark = f"no member of consumer group {ask.group} is known here yet"
+        remark = f"no member of consumer group {ask.group} has sent a heartbeat to this broker yet"
         return Rejection(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
     if members.model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
         return _forbidden(_FORBIDDEN_BROADCAST, f"consumer group {ask.group} may not consume as broadcast")

@@ -1,4 +1,4 @@
-"""Answers to sends and pulls as templates, cut from answers as handlers would write them. Both paths fill them in."""
+"""Answer templates for sends and pulls, used by both paths; made from encoded sample answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SendAnswers:
 
 
 def send_templates(region: str, trace_on: bool) -> Templates:
-    """With the gaps message id, queue, offset and, in the second, transaction id."""
+    """Templates with the gaps message id, queue, offset and, in the second, transaction id."""
 
     def sample(form: HeaderForm, *, more: bool) -> AnswerTemplate:
         header = SendResponse(
@@ -71,7 +71,8 @@ def send_templates(region: str, trace_on: bool) -> Templates:
 
 
 def pull_templates() -> Templates:
-    """With the gaps suggested broker, next, first and last offset and, in the second, the flags of topic and group."""
+    """Templates with the gaps suggested broker, next, first and last offset and, in the second, flags of topic and
+    group."""
 
     def sample(form: HeaderForm, *, more: bool) -> AnswerTemplate:
         header = PullResponse(
@@ -101,7 +102,7 @@ def _cut(header: Header, remark: str | None, form: HeaderForm, gaps: tuple[str, 
     reply = Reply(ResponseCode.SUCCESS, remark, header=header)
     text = encode_command(reply.to_command(request))[_HEAD_BYTES:]
     pieces, at = [], 0
-    for gap in gaps:  # in the order of the fields, so that what an operator has set lies behind them
+    for gap in gaps:  # in field order: values set by operators come after the gaps
         found = text.index(gap.encode(), at)
         pieces.append(text[at : found - (4 if form is HeaderForm.BINARY else 0)])
         at = found + len(gap)

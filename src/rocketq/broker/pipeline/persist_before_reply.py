@@ -1,4 +1,4 @@
-"""Replies go out when what their requests have changed about topics and groups is on disk, and known to others."""
+"""Delays replies until their changes of topics and groups are saved, and known to replicas and NameServers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Share = Callable[[], Awaitable[None]]
 
 
 class PersistBeforeReply:
-    """Middleware: a reply waits for what its request has changed; handlers that change nothing reply as fast as ever.
+    """Middleware: a reply waits until its request's changes are saved. Requests without changes are not delayed.
 
-    Each of `shares` returns when others know every change, too: the replicas that count, the NameServers. What requests
-    of `unshared` change is only persisted.
+    Each of `shares` returns once all changes are shared, with in-sync replicas or NameServers. Changes by request codes
+    in `unshared` are only saved.
     """
 
     def __init__(self, autosave: TableAutosave, shares: Sequence[Share], unshared: Collection[int] = ()) -> None:
@@ -44,7 +44,7 @@ class PersistBeforeReply:
 
 
 class _Saved:
-    """An answer that waits for the disk first; a late one for both."""
+    """An answer that is delayed until the changes are saved."""
 
     def __init__(
         self, answer: Command | LateAnswer, autosave: TableAutosave, shares: tuple[Share, ...], before: int

@@ -1,4 +1,4 @@
-"""Quotas: how many messages and bytes a second a topic, a group or a principal may send and receive.
+"""Quotas: limits of messages and bytes per second by topic, group or principal, for sending and receiving together.
 
     rules := rule (";" rule)*
     rule  := ("topic" | "group" | "principal") "/" (name | "*") ":" limit ("," limit)*
@@ -6,9 +6,9 @@
 
     topic/Orders: 5000 msg/s, 10 MiB/s; group/*: 20000 msg/s; principal/import: 1 MiB/s
 
-A rule for a name replaces the one for `*`. Each name has token buckets of its own, shared by all its connections; they
-hold one second's worth. A request passes while there are tokens, and what it takes beyond them is waited for. Of very
-many names under `*` those not seen for longest begin anew; very long names count by how they begin.
+A rule for a name replaces the one for `*`. Each name has token buckets, shared by all its connections, which hold the
+tokens of one second. A request passes if there is a token; the tokens it takes beyond that delay later requests. Under
+`*` the buckets of the most recent names are kept; names count by their first 255 characters.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _UNITS: Final = {
     "KiB/s": ("bytes", 1 << 10),
     "MiB/s": ("bytes", 1 << 20),
 }
-_NAMES_MAX: Final = 100_000  # with a rule for `*` clients choose how many names have buckets, and how long they are
+_NAMES_MAX: Final = 100_000  # with a rule for `*` clients choose the number of names and their length
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaRule:
-    """What names of a kind may take; `name` is `*` where the rule is for every name without one of its own."""
+    """Limits of a name, or of each name without a rule (`*`)."""
 
     kind: str
     name: str
@@ -49,7 +49,7 @@ class QuotaRule:
 
 
 def parse_quotas(text: str) -> tuple[QuotaRule, ...]:
-    """The rules of a setting; ConfigError shows the part that is wrong and what is allowed."""
+    """Parse the setting; ConfigError names the invalid part and what is allowed."""
     rules = tuple(_parse_rule(part) for part in text.split(";") if part.strip())
     seen = set()
     for rule in rules:
@@ -82,7 +82,7 @@ def _parse_rule(text: str) -> QuotaRule:
 
 
 class Quotas:
-    """Token buckets by name, made when they are first asked for. Whoever changes the rules bumps the generation."""
+    """Token buckets by name, made on first use. A change of the rules must bump the generation."""
 
     def __init__(self, rules: tuple[QuotaRule, ...] = ()) -> None:
         self._rules: Mapping[tuple[str, str], QuotaRule] = {}
@@ -91,18 +91,18 @@ class Quotas:
         self.replace(rules)
 
     def replace(self, rules: tuple[QuotaRule, ...]) -> None:
-        """Limit by other rules from now on; buckets begin full."""
+        """Replace the rules; all buckets start full."""
         self._rules = {(rule.kind, rule.name): rule for rule in rules}
         self._buckets = {(rule.kind, rule.name): tuple(_make_buckets(rule, rule.name)) for rule in rules}
         self._others.clear()
 
     def follow(self, before: BrokerConfig, after: BrokerConfig) -> None:
-        """The broker's settings have changed."""
+        """Apply changed settings."""
         if before.quotas != after.quotas:
             self.replace(parse_quotas(after.quotas))
 
     def buckets(self, topic: str, group: str, principal: str | None) -> tuple[TokenBucket, ...]:
-        """All that a request of these is subject to."""
+        """The buckets that a request takes from."""
         if not self._rules:
             return ()
         names = (("topic", topic), ("group", group), ("principal", principal or ""))
@@ -133,13 +133,13 @@ def _make_buckets(rule: QuotaRule, name: str) -> Iterator[TokenBucket]:
 
 
 def charge(buckets: tuple[TokenBucket, ...], count: int, size_bytes: int) -> None:
-    """An admitted request has brought, or was given, so much."""
+    """Take the tokens of an executed request."""
     for bucket in buckets:
         bucket.take(count if bucket.unit == "messages" else size_bytes)
 
 
 def quota_fault(buckets: tuple[TokenBucket, ...], now_ms: int) -> str | None:
-    """Which quota a request is over, with its limit and the rate of the last second; None when it may pass."""
+    """The exceeded quota with its limit and the rate of the last second, or None."""
     for bucket in buckets:
         if not bucket.has_tokens(now_ms):
             return (

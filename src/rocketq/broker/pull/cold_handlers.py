@@ -1,4 +1,4 @@
-"""How much groups may read from the disk: shown and limited by operators."""
+"""Admin requests about cold reads: show and limit the bytes that groups read from disk."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ handlers: Handlers[ColdPorts] = Handlers()
 
 @handlers.on(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG)
 def limit(request: Request[None], ports: ColdPorts) -> Reply:
-    """`group=bytes` lines: what each may read in a window."""
+    """Set limits by lines `group=bytes`, per window."""
     wanted = decode_config(request.body)
     if bad := {group: text for group, text in wanted.items() if not group or not text.strip().isdecimal()}:
         group, text = next(iter(bad.items()))
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{group}={text[:40]} is no group with a number of bytes")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{group}={text[:40]} is not of the form group=bytes")
     ports.cold_reads.limits |= {group: int(text) for group, text in wanted.items()}
     return Reply()
 

@@ -1,4 +1,4 @@
-"""Groups that read old messages from the disk, and how much of that each may do before it must pause."""
+"""Limits on reading old messages from disk, by group and in total. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEPT_MS: Final = 60_000
 
 @dataclass(slots=True)
 class ColdReader:
-    """What a group has read from the disk in the present window, and since when it does so."""
+    """Bytes a group has read from disk in the current window, and when it started."""
 
     since_ms: int
     last_ms: int = 0
@@ -19,8 +19,8 @@ class ColdReader:
 
 
 class ColdReads:
-    """Counts by windows of a few seconds; a group above its limit, or all above theirs, waits for the next window. Time
-    comes in as an argument. Limits are an operator's, for single groups; they are gone with a restart."""
+    """Counts bytes in windows of 5 s. A group above its limit, or all groups above the total, must wait for the next
+    window. Limits of single groups are set by operators and lost at a restart."""
 
     def __init__(self) -> None:
         self.limits: dict[str, int] = {}
@@ -50,7 +50,7 @@ class ColdReads:
         return sum(reader.window_bytes for reader in self._readers.values())
 
     def _turn(self, now_ms: int) -> None:
-        """Begin a new window when the old one is over; who has not read for long is forgotten."""
+        """Start a new window if the last one ended; remove groups that have not read for a minute."""
         if now_ms - self._window_ms < WINDOW_MS:
             return
         self._window_ms = now_ms

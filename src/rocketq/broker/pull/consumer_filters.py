@@ -1,5 +1,5 @@
-"""The SQL92 conditions that groups subscribe with, by group and topic: compiled when a heartbeat brings them, kept a
-day after the group has gone. Time comes in as an argument."""
+"""SQL92 conditions of subscriptions by group and topic: compiled when a heartbeat brings them, kept for a day after the
+group's last member left. Pure: time comes in as an argument."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rocketq.protocol.flags import ExpressionType
 log = logging.getLogger(__name__)
 
 RETURN_MS = 30_000
-"""Filters from before a restart count as dead since then, until their group is back."""
+"""Filters loaded at a start count as unused since 30 s before it, until their group returns."""
 
 
 @dataclass(slots=True)
 class ConsumerFilter:
-    """One group's condition for one topic; `born_ms` is when this expression was first heard."""
+    """A group's condition for a topic; `born_ms` is when this expression was first registered."""
 
     group: str
     topic: str
@@ -55,7 +55,7 @@ class ConsumerFilters:
         return self._groups.get(group, {}).get(topic)
 
     def register(self, group: str, subscriptions: Iterable[Subscription], now_ms: int) -> None:
-        """A group says what it wants; conditions for topics it no longer names are dead."""
+        """Register a group's subscriptions; its conditions for other topics become unused."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         for subscription in wanted.values():
             if subscription.expression_type == ExpressionType.SQL92 and subscription.expression:
@@ -65,12 +65,12 @@ class ConsumerFilters:
                 self._bury(known, now_ms)
 
     def unregister(self, group: str, now_ms: int) -> None:
-        """Nobody of the group is connected any more."""
+        """Mark the conditions of a group without members as unused."""
         for known in self._groups.get(group, {}).values():
             self._bury(known, now_ms)
 
     def clean(self, now_ms: int, keep_ms: int) -> None:
-        """Forget what died so long ago."""
+        """Remove conditions unused for `keep_ms`."""
         for group, filters in list(self._groups.items()):
             gone = [each for each in filters.values() if each.is_dead and now_ms - each.dead_ms >= keep_ms]
             for each in gone:
@@ -93,10 +93,10 @@ class ConsumerFilters:
         self.changes += made is not None or known is not None
         if made is not None:
             self._judge(made)
-            # Bitmaps without its bits were made up to now, whatever the clock says.
+            # Bitmaps up to the newest message lack its bits, even if the clock was set back.
             made.born_ms = max(now_ms, self._newest_ms)
             self._groups.setdefault(group, {})[subscription.topic] = made
-        elif known is not None:  # the client shall hear that its new expression is bad, not get messages by the old
+        elif known is not None:  # pulls with the new, invalid expression must fail, not use the old one
             self._judge_no_more(known)
             del self._groups[group][subscription.topic]
 
@@ -126,23 +126,23 @@ class ConsumerFilters:
     # bitmaps
 
     def bitmap(self, topic: str, properties: bytes, store_ms: int) -> bytes:
-        """The bits of all groups whose condition a message meets; nothing when there are none. Those of groups that
-        have gone count: they may be back. For one message at a time, while others register from another thread."""
-        self._newest_ms = max(self._newest_ms, store_ms)  # before the conditions are looked at
+        """The bits of all groups whose condition a message meets, unused conditions included; empty without conditions.
+        Called for one message at a time, possibly while another thread registers."""
+        self._newest_ms = max(self._newest_ms, store_ms)  # before the conditions are read
         filters = self._by_topic.get(topic)
         if filters is None:
             return b""
         return self._geometry.bitmap(each.positions for each in filters if each.program.matches(properties))
 
     def may_match(self, known: ConsumerFilter, bitmap: bytes, store_ms: int) -> bool:
-        """False when a stored message's bitmap says that it does not meet a condition. It says nothing about those that
-        came after the message."""
+        """False if a stored message's bitmap excludes a condition. Conditions newer than the message are never
+        excluded."""
         if store_ms <= known.born_ms or len(bitmap) * 8 != self._geometry.bits:
             return True
         return int.from_bytes(bitmap, "little") & known.mask == known.mask
 
     def distrust_until(self, store_ms: int) -> None:
-        """Messages up to this time were stored before anything was heard from groups."""
+        """Ignore bitmaps of messages up to this time: they were stored before any group registered."""
         self._newest_ms = max(self._newest_ms, store_ms)
 
     def _judge(self, made: ConsumerFilter) -> None:
@@ -159,10 +159,10 @@ class ConsumerFilters:
     # on disk
 
     def load(self, table: ConsumerFilterTable, now_ms: int) -> None:
-        """What was kept, unless it was made for bitmaps of another geometry."""
+        """Load saved conditions, unless they were made for another bitmap geometry."""
         kept = [each for topic in table.topics.values() for each in topic.groups.values()]
         if any(not self._fits(each.bloom) for each in kept):
-            log.warning("consumerFilter.json was made for another bloom filter and is not used")
+            log.warning("consumerFilter.json ignored: it was made for another bloom filter geometry")
             return
         for each in kept:
             subscription = Subscription(
@@ -185,7 +185,7 @@ class ConsumerFilters:
         return table_of(self.each_kept())
 
     def each_kept(self) -> Iterator[KeptFilter]:
-        """As they are when their turn comes; groups that come meanwhile are left out."""
+        """All conditions, each as of the moment it is read; groups added later are left out."""
         for filters in list(self._groups.values()):
             for each in list(filters.values()):
                 yield self._kept(each)

@@ -1,4 +1,4 @@
-"""Loads of old messages for pulls: on worker threads, so that the event loop never waits for the disk."""
+"""Loads old messages for pulls on worker threads, so that the event loop never waits for the disk."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from rocketq.store.page_loads import Loaded
 
-LOADS_MAX: Final = 8  # at a time; each keeps several reads under way by itself
+LOADS_MAX: Final = 8  # concurrent; each load has several reads in flight
 
 
 class DiskLoads:
-    """At most `loads_max` at a time; further ones wait, in their order. Used by the thread of its event loop."""
+    """Runs at most `loads_max` loads concurrently; others wait in order. Used on the event loop's thread."""
 
     def __init__(self, *, loads_max: int = LOADS_MAX) -> None:
         self._slots = asyncio.Semaphore(loads_max)
@@ -21,7 +21,7 @@ class DiskLoads:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, load: Callable[[], Loaded], *, is_wanted: Callable[[], bool]) -> Loaded | None:
-        """The result of a load; None when nobody waits for it any more, before it begins or when it has ended."""
+        """Run a load; returns None if its result is no longer wanted, before it starts or after it ends."""
         async with self._slots:
             if not is_wanted():
                 return None
@@ -29,18 +29,18 @@ class DiskLoads:
         return loaded if is_wanted() else None
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run what waits for a load and answers by itself."""
+        """Run a coroutine that waits for a load and answers the request."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self) -> None:
-        """Return when all that was started has answered."""
+        """Wait until all started coroutines have answered."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     async def stop(self) -> None:
-        """Before the store is closed: threads end with the load at hand."""
+        """Stop before the store is closed; running loads finish."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What a pull lets through: by the expression it carries, or by what its group said in heartbeats."""
+"""Filters of pulls: from the expression of the request, or from the group's subscription."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_tag_filter(expression_type: str | None) -> bool:
 
 
 def subscription_of(topic: str, expression: str | None, version: int) -> Subscription:
-    """From an expression in a request; BadExpressionError when it is none."""
+    """The subscription for a tag expression; BadExpressionError if it is invalid."""
     tags = parse_tags(expression)
     return Subscription(
         topic=topic,
@@ -37,7 +37,7 @@ def subscription_of(topic: str, expression: str | None, version: int) -> Subscri
 
 
 def tag_codes(subscription: Subscription) -> frozenset[int] | None:
-    """Hashes of the wanted tags, None for all. Worked out from the tags: some clients send other numbers."""
+    """Hashes of the subscribed tags, None for all. Computed from the tags, because some clients send wrong hashes."""
     if subscription.class_filter or subscription.expression == ALL or not is_tag_filter(subscription.expression_type):
         return None
     tags = subscription.tags or parse_tags(subscription.expression)
@@ -46,8 +46,8 @@ def tag_codes(subscription: Subscription) -> frozenset[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """Hashes of tags that queue entries are compared with, a look at their extensions (which may know that the one at
-    the record will be in vain), and a look at the record; None lets all through."""
+    """Three stages: hashes of tags compared with queue entries, a test of their extensions, a test of records. None
+    passes everything."""
 
     tag_codes: frozenset[int] | None = None
     records: RecordFilter | None = None
@@ -56,14 +56,14 @@ class PullFilter:
 
 @dataclass(frozen=True, slots=True)
 class FilterRules:
-    """What a broker allows: conditions on properties at all, and those of the original topics for retries."""
+    """Settings: whether conditions on properties are allowed, and whether retries use those of the original topic."""
 
     by_properties: bool
     for_retries: bool
 
 
 def carried_filter(header: PullRequest, filters: ConsumerFilters, rules: FilterRules) -> PullFilter:
-    """From the request itself."""
+    """The filter of a request that carries one."""
     if is_tag_filter(header.expression_type):
         return _by_tags(lambda: subscription_of(header.topic, header.subscription, 0))
     program = compile_checked(header.expression_type, header.subscription, rules)
@@ -73,7 +73,7 @@ def carried_filter(header: PullRequest, filters: ConsumerFilters, rules: FilterR
 def known_filter(
     subscription: Subscription, header: PullRequest, filters: ConsumerFilters, rules: FilterRules
 ) -> PullFilter:
-    """From a subscription that the group's members told of."""
+    """The filter of a group's subscription."""
     if is_tag_filter(subscription.expression_type):
         return _by_tags(lambda: subscription)
     known = filters.get(header.group, header.topic)
@@ -98,7 +98,7 @@ def _by_tags(subscription: Callable[[], Subscription]) -> PullFilter:
 
 
 def compile_checked(expression_type: str | None, expression: str | None, rules: FilterRules) -> FilterProgram:
-    """The program of an expression that is none of tags, or the refusal it gets."""
+    """Compile an expression that is not of type TAG; Refusal if it is invalid or not allowed."""
     _require_enabled(expression_type, rules)
     if expression_type != ExpressionType.SQL92:
         raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"expressions of type {expression_type} are not known")
@@ -124,7 +124,7 @@ def _by_program(
 
 @dataclass(frozen=True, slots=True)
 class BitmapCheck:
-    """Messages whose bitmap says that they do not meet the group's condition are not looked at."""
+    """Skips messages whose bitmap excludes the group's condition."""
 
     known: ConsumerFilter
     filters: ConsumerFilters
@@ -135,7 +135,7 @@ class BitmapCheck:
 
 @dataclass(frozen=True, slots=True)
 class RetryFilter:
-    """Messages to try again pass by the group's condition for the topic they came from, all when it has none."""
+    """Filters retried messages by the group's condition for their original topic; without one all pass."""
 
     group: str
     filters: ConsumerFilters

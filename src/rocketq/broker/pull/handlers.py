@@ -1,4 +1,4 @@
-"""Pulls: checks, reading, and waiting for messages that are not there yet."""
+"""Pull requests: admission, reading, and long polling."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _CODES: Final = {
 
 @handlers.on(*PULL_CODES)
 def pull(request: Request[PullRequest], ports: PullPorts) -> Reply | Coroutine[Any, Any, Reply | None] | None:
-    """Answered at once where all it takes is in memory. A load does not hold up the connection's later requests."""
+    """Answer from memory, load from disk, or hold the pull. A load does not block the connection's later requests."""
     header = request.header
     plan = _admit(request, ports)
     _refuse_too_cold(header, ports)
@@ -124,7 +124,7 @@ def _held(request: Request[PullRequest], ports: PullPorts) -> HeldRequest:
 
 
 def serve_held(held: HeldRequest, last: bool, ports: PullPorts) -> bool:
-    """Answer a pull that was held; False when it goes on waiting because nothing it wants has come."""
+    """Answer a held pull; False if no matching message has arrived and it stays held."""
     request = held.payload
     try:
         plan = _admit(request, ports)
@@ -133,7 +133,7 @@ def serve_held(held: HeldRequest, last: bool, ports: PullPorts) -> bool:
             ports.loads.start(_serve_held_from_disk(held, last, plan, found, ports))
             return True
         response = _held_response(held, last, plan, found, ports)
-    except Exception as error:  # the boundary: a held pull's failure is an answer like any other
+    except Exception as error:  # boundary: a failure of a held pull is answered
         response = failure_answer(request.command, error)
     if response is None:
         return False
@@ -161,17 +161,18 @@ async def _serve_held_from_disk(
 def _held_response(
     held: HeldRequest, last: bool, plan: PullPlan, found: ReadResult, ports: PullPorts
 ) -> Command | None:
-    """None when it goes on waiting."""
+    """The answer, or None if the pull stays held."""
     if not last and found.status is not ReadStatus.FOUND and _may_wait(found, held.scan_offset):
         held.scan_offset = max(held.scan_offset, found.next_offset)
         return None
     if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and held.scan_offset > held.start_offset:
-        found = replace(found, status=ReadStatus.NO_MATCHED_MESSAGE)  # what it has passed was not for it
+        found = replace(found, status=ReadStatus.NO_MATCHED_MESSAGE)  # the scanned messages did not match
     return _reply(held.payload, plan, found, ports).to_command(held.payload.command)
 
 
 def _may_wait(found: ReadResult, queue_offset: int) -> bool:
-    """Not in the middle of a queue: a read stops after so many messages, and whoever asked comes back for the rest."""
+    """Whether a pull may stay held: only at the end of the queue, because a scan is limited and the client continues
+    it."""
     if found.status is ReadStatus.NO_MATCHED_MESSAGE:
         return found.next_offset >= found.max_offset
     return _code(found, queue_offset) == ResponseCode.PULL_NOT_FOUND
@@ -181,7 +182,7 @@ def _may_wait(found: ReadResult, queue_offset: int) -> bool:
 
 
 def _admit(request: Request[PullRequest], ports: PullPorts) -> PullPlan:
-    """The group is made where a pull may make it."""
+    """Admit a pull; creates the group if auto-creation is allowed."""
     header, tables, now_ms = request.header, ports.admission, ports.clock.now_ms()
     config = tables.settings.config
     ask = PullAsk(
@@ -209,7 +210,7 @@ def _admit(request: Request[PullRequest], ports: PullPorts) -> PullPlan:
 
 
 def _refuse_too_cold(header: PullRequest, ports: PullPorts) -> None:
-    """Where that is controlled, groups take turns at the disk, so that one far behind does not slow down all."""
+    """Reject pulls of groups over their limit of cold reads, so that one group does not slow down all others."""
     config = ports.settings.config
     if not config.cold_flow_control or not ports.cold_reads.is_over(
         header.group,
@@ -219,7 +220,7 @@ def _refuse_too_cold(header: PullRequest, ports: PullPorts) -> None:
     ):
         return
     if ports.store.is_cold(header.topic, header.queue_id, header.queue_offset):
-        remark = f"consumer group {header.group} reads more old messages from the disk than it may at present"
+        remark = f"consumer group {header.group} is over its limit of cold reads"
         raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
 
 
@@ -229,7 +230,7 @@ def _refuse_too_cold(header: PullRequest, ports: PullPorts) -> None:
 def _read(
     header: PullRequest, plan: PullPlan, queue_offset: int, ports: PullPorts, *, loaded_to: int | None = None
 ) -> ReadResult:
-    """Resident messages only, or those up to `loaded_to`."""
+    """Read resident messages only, or those up to `loaded_to`."""
     config, began_ms = ports.settings.config, ports.clock.monotonic_ms()
     count_max, bytes_max = _limits(header, config)
     found = ports.store.read(
@@ -256,8 +257,7 @@ def _read(
 async def _load(
     request: Request[PullRequest], plan: PullPlan, found: ReadResult, ports: PullPorts
 ) -> tuple[PullPlan, ReadResult] | None:
-    """Read on behind `found` when that is in memory, too, as the pull is admitted then: what is read is charged and
-    given. None when the peer is gone meanwhile."""
+    """Load messages after `found` from disk, admit the pull again and read. None if the connection was closed."""
     header, connection = request.header, request.connection
     count_max, bytes_max = _limits(header, ports.settings.config)
     load = partial(
@@ -287,12 +287,12 @@ def _limits(header: PullRequest, config: BrokerConfig) -> tuple[int, int | None]
 
 
 def _in_place(header: PullRequest, config: BrokerConfig) -> bool:
-    """Whether the reader is told where records lie: it sees the files of this machine and has asked for it."""
+    """Whether the answer has record locations instead of records: the reader is on this machine and requests them."""
     return config.pull_in_place and bool(header.reader_boot_id) and header.reader_boot_id == boot_id()
 
 
 def _corrects(config: BrokerConfig) -> bool:
-    """Whether a bad offset is answered with a good one: a slave that is behind knows none."""
+    """Whether an invalid offset is corrected in the answer; a slave that is behind cannot do that."""
     return not config.is_slave or config.slave_offset_check
 
 
@@ -306,7 +306,7 @@ def _reply(request: Request[PullRequest], plan: PullPlan, found: ReadResult, por
     header, code = request.header, _code(found, request.header.queue_offset)
     ports.positions.put(header.group, header.topic, header.queue_id, found.next_offset)
     if code == ResponseCode.PULL_OFFSET_MOVED and not _corrects(ports.settings.config):
-        code = ResponseCode.PULL_RETRY_IMMEDIATELY  # its master may well have what this slave has not
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY  # the master may have messages that this slave lacks
     elif code == ResponseCode.PULL_OFFSET_MOVED and not ports.settings.config.is_slave:
         _tell_offset_moved(header, found, ports)
     newer = request.version >= V5_0_0
@@ -341,7 +341,7 @@ def _suggest_broker(group: GroupConfig, found: ReadResult, ports: PullPorts) -> 
 
 
 def _tell_offset_moved(header: PullRequest, found: ReadResult, ports: PullPorts) -> None:
-    """Operators find in a topic of its own which groups had to jump."""
+    """Record a corrected offset in the topic OFFSET_MOVED_EVENT, for operators."""
     queue = MessageQueue(topic=header.topic, broker_name=ports.settings.config.name, queue_id=header.queue_id)
     moved = OffsetMoved(
         group=header.group, queue=queue, requested_offset=header.queue_offset, new_offset=found.next_offset

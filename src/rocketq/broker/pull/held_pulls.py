@@ -1,4 +1,4 @@
-"""Pulls that wait for messages: which wake, and why. Time comes in as an argument."""
+"""Table of held pulls by queue, connection and deadline. Pure: time comes in as an argument."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QueueKey = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class HeldPull(Generic[Payload]):
-    """Waits for a message at or behind `scan_offset`, which moves on over messages it does not want."""
+    """A pull that waits for a message at or after `scan_offset`, which advances over messages that do not match."""
 
     queue: QueueKey
     scan_offset: int
@@ -28,7 +28,7 @@ class HeldPull(Generic[Payload]):
 
 
 class HeldPulls(Generic[Payload]):
-    """Whoever is returned is no longer held."""
+    """Held pulls. Methods that return pulls remove them."""
 
     def __init__(self) -> None:
         self._by_queue: dict[QueueKey, dict[int, HeldPull[Payload]]] = {}
@@ -45,7 +45,7 @@ class HeldPulls(Generic[Payload]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the first of them has waited long enough."""
+        """The earliest deadline."""
         while self._deadlines and self._deadlines[0][1] not in self._held:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
@@ -58,19 +58,19 @@ class HeldPulls(Generic[Payload]):
         heapq.heappush(self._deadlines, (pull.deadline_ms, number))
 
     def on_append(self, queue: QueueKey, end: int) -> list[HeldPull[Payload]]:
-        """A queue has grown to `end`: whoever waits for something before it."""
+        """Pulls that wait for messages before `end`, the new end of a queue."""
         waiting = self._by_queue.get(queue, {})
         return self._take([number for number, pull in waiting.items() if pull.scan_offset < end])
 
     def on_deadline(self, now_ms: int) -> list[HeldPull[Payload]]:
-        """Whoever has waited long enough."""
+        """Pulls whose deadline has passed."""
         due = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             due.append(heapq.heappop(self._deadlines)[1])
         return self._take([number for number in due if number in self._held])
 
     def on_recheck(self, end_of: Callable[[QueueKey], int]) -> Iterator[list[HeldPull[Payload]]]:
-        """Whoever's queue has grown since it began to wait, wanted messages or not; one queue in each step."""
+        """Pulls whose queue has grown since they started, matching or not; one queue per step."""
         for queue in list(self._by_queue):
             if queue in self._by_queue:
                 end = end_of(queue)
@@ -78,7 +78,7 @@ class HeldPulls(Generic[Payload]):
                 yield self._take([number for number, pull in waiting.items() if pull.start_offset < end])
 
     def on_disconnect(self, connection: Hashable) -> None:
-        """Nobody waits for these answers any more."""
+        """Drop the pulls of a closed connection."""
         self._take(list(self._by_connection.get(connection, ())))
 
     def release_all(self) -> list[HeldPull[Payload]]:

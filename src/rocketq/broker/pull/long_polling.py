@@ -1,4 +1,4 @@
-"""Held pulls on the event loop: woken by the store, by their deadlines and by a regular look."""
+"""Long polling: wakes held pulls on new messages, at deadlines and at periodic rechecks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import collect
 
 RECHECK_MS: Final = 5_000
-SLICE_MS: Final = 10  # of a turn of the loop: when very many wake at once, others have their turns in between
+SLICE_MS: Final = 10  # per turn of the loop, if very many pulls wake together
 
 Serve = Callable[[HeldPull[Payload], bool], bool]
-"""Answer a pull; False keeps it waiting, which is not asked of one that must be answered (`last`)."""
+"""Answer a pull; False keeps it held (ignored if `last`)."""
 
 
 class LongPolling(Generic[Payload]):
-    """`on_queue_grown` may be called by any thread, everything else by the loop's."""
+    """Holds and wakes pulls. Any thread may call `on_queue_grown`; all else runs on the loop."""
 
     def __init__(
         self, clock: Clock, end_of: Callable[[QueueKey], int], serve: Serve[Payload], *, held_max: Callable[[], int]
@@ -43,11 +43,11 @@ class LongPolling(Generic[Payload]):
         return len(self._held) + len(self._woken)
 
     def hold(self, pull: HeldPull[Payload]) -> bool:
-        """False when too many are held already."""
+        """Hold a pull; False if the limit is reached."""
         if len(self) >= self._held_max():
             return False
         self._held.hold(pull)
-        if self._end_of(pull.queue) > pull.scan_offset:  # it came between the look and the hold
+        if self._end_of(pull.queue) > pull.scan_offset:  # a message arrived between the read and the hold
             self._loop.call_soon(self._wake, pull.queue, self._end_of(pull.queue))
         self._arm()
         return True
@@ -60,14 +60,14 @@ class LongPolling(Generic[Payload]):
             first = not self._grown
             self._grown[queue] = end
         if first:
-            with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake_grown)
 
     def forget(self, connection: Connection) -> None:
         self._held.on_disconnect(connection)
 
     async def recheck(self) -> None:
-        """Answer whoever's queue has grown, wanted messages or not."""
+        """Answer pulls whose queue has grown, matching or not."""
         await collect(self._recheck_each())
 
     def _recheck_each(self) -> Iterator[None]:
@@ -76,11 +76,11 @@ class LongPolling(Generic[Payload]):
             yield
 
     def expire(self) -> None:
-        """Answer whoever has waited long enough."""
+        """Answer pulls whose deadline has passed."""
         self._serve_each(self._held.on_deadline(self._clock.monotonic_ms()), last=True)
 
     def stop(self) -> None:
-        """Answer everybody."""
+        """Answer all held pulls."""
         if self._timer is not None:
             self._timer.cancel()
         woken, self._woken = self._woken, deque()
@@ -97,7 +97,7 @@ class LongPolling(Generic[Payload]):
         self._serve_each(self._held.on_append(queue, end), last=False)
 
     def _serve_each(self, pulls: Iterable[HeldPull[Payload]], *, last: bool) -> None:
-        waits = bool(self._woken)  # for a turn that is asked for already
+        waits = bool(self._woken)  # a slice is scheduled already
         self._woken.extend((pull, last) for pull in pulls)
         if not waits:
             self._serve_slice()
@@ -116,7 +116,7 @@ class LongPolling(Generic[Payload]):
                 self._loop.call_soon(self._serve_slice)
 
     def _arm(self) -> None:
-        """One timer serves all deadlines."""
+        """Arm the timer for the earliest deadline."""
         deadline_ms = self._held.next_deadline_ms
         if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
             return
@@ -133,5 +133,5 @@ class LongPolling(Generic[Payload]):
 
 
 def _is_gone(connection: object) -> bool:
-    """Whoever left while it was being woken must not be held again: its leaving has been told."""
+    """Whether the connection closed while its pull was being served; such a pull must not be held again."""
     return isinstance(connection, Connection) and connection.is_closed

@@ -1,4 +1,4 @@
-"""Single messages: by their place in the log, by key, and the entries of a queue."""
+"""Requests for single messages: by log offset, by key, and queue entries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def query(request: Request[headers.QueryMessageRequest], ports: MessagePorts) ->
 
 
 def _join(records: Iterable[Record]) -> bytes:
-    """As many as fit in an answer, the first in any case."""
+    """Join records up to the size limit of an answer, at least one."""
     parts: list[bytes] = []
     room = ANSWER_BYTES_MAX
     for record in records:
@@ -78,7 +78,7 @@ def queue_entries(request: Request[headers.QueryQueueRequest], ports: MessagePor
     topic, queue_id, store = header.topic, header.queue_id, ports.store
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     if low < 0:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"there is no queue {header.queue_id} of {header.topic} on disk")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of topic {header.topic} does not exist")
     subscription = ports.consumers.subscription(header.group, header.topic) if header.group else None
     known = ports.filters.get(header.group, header.topic) if header.group else None
     wanted = _Wanted(subscription, known, ports.filters)
@@ -101,14 +101,14 @@ def queue_entries(request: Request[headers.QueryQueueRequest], ports: MessagePor
 
 
 def _filter_text(group: str | None, topic: str, filters: ConsumerFilters) -> str:
-    """A group's condition as the file has it. Whether messages meet it is not looked up; extensions may say."""
+    """The group's condition in the JSON form of consumerFilter.json."""
     known = filters.kept(group, topic) if group else None
     return "null" if known is None else dumps(known.to_json(), pretty=True).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a group wants, as far as a queue's entries can tell."""
+    """Whether queue entries pass a group's subscription, without reading records."""
 
     subscription: Subscription | None
     known: ConsumerFilter | None
@@ -134,7 +134,7 @@ def _entry(unit: tuple[int, int, int], find: Callable[[int], Extension | None], 
     return QueueEntry(
         log_offset=log_offset,
         size=size,
-        tags_code=found.tags_code,  # as 5.x; 4.x shows the address
+        tags_code=found.tags_code,  # as in 5.x; 4.x shows the address
         extended=_extension_text(found),
         bit_map=_bits(found.bitmap) if found.bitmap else None,
         passes=wanted.has_extended(found),
@@ -147,6 +147,6 @@ def _extension_text(unit: Extension) -> str:
 
 
 def _bits(bitmap: bytes) -> str:
-    """As Apache's tools print them: the last byte first, eight bytes to a line."""
+    """In the form of Apache's tools: the last byte first, eight bytes per line."""
     lines = [bitmap[at : at + 8] for at in range(0, len(bitmap), 8)]
     return "".join("".join(f"{byte:08b}" for byte in reversed(line)) + "\n" for line in reversed(lines))

@@ -1,4 +1,4 @@
-"""What consumers read: pulls, held and answered at once, with the filters of their groups; and single messages."""
+"""Constructs what serves consumers: pulls, long polling, filters, cold reads, and single messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends on the slow path: what is stored of a message, where, and how the request is answered."""
+"""Send requests on the slow path: admission, placement, append and answer."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class SendPorts:
     stats: BrokerStats
     clock: Clock
     pick: Callable[[int], int]
-    """A number below the given one, by chance."""
+    """A random number below the argument."""
     answers: SendAnswers
     transactions: Transactions | None = None
-    """Without it half messages are refused."""
+    """None rejects half messages."""
 
 
 @dataclass(slots=True)
 class SendPlan:
-    """An admitted message as it is to be stored; the answer names the queue that was asked for, wherever it waits."""
+    """An admitted message to store; the answer has the requested queue, also for delayed messages."""
 
     message: NewMessage
     queue_id: int
@@ -82,7 +82,7 @@ _CODES: Final = {
 }
 _NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *TIMER_PROPERTIES)
 DEFAULT_RETRIES_MAX: Final = 16
-_PROPERTIES_CHARS_MAX: Final = 1 << 17  # what is longer is not even split: some of it may be dropped, but hardly most
+_PROPERTIES_CHARS_MAX: Final = 1 << 17  # longer properties are rejected before parsing
 _HOST_BITS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
 
@@ -98,15 +98,15 @@ def send(request: Request[SendRequest], ports: SendPorts) -> TypedAnswer:
 
 
 def store_now(plan: SendPlan, ports: SendPorts) -> Reply:
-    """Stored and answered without waiting for the disk; Refusal when it cannot be."""
+    """Store and answer without waiting for the disk; Refusal on failure."""
     return _reply(plan, _append(plan, ports), ports)
 
 
-# what is stored
+# the stored message
 
 
 def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
-    """The message as it is to be stored; Refusal when it may not be."""
+    """Admit a send and make the message to store; Refusal if it is rejected."""
     header, config = request.header, ports.settings.config
     if len(header.properties) > _PROPERTIES_CHARS_MAX:
         remark = f"the properties have {len(header.properties)} characters, more than {PROPERTIES_BYTES_MAX} bytes"
@@ -150,7 +150,7 @@ def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
 
 
 def _admit(request: Request[SendRequest], ports: SendPorts) -> SendAdmission:
-    """The topic is made where a send may make it."""
+    """Admit a send; creates the topic if a send may do so."""
     header, config, now_ms = request.header, ports.settings.config, ports.clock.now_ms()
 
     def create() -> TopicConfig | None:
@@ -172,10 +172,12 @@ def _admit(request: Request[SendRequest], ports: SendPorts) -> SendAdmission:
 
 
 def _place(message: NewMessage, properties: dict[str, str], ports: SendPorts) -> NewMessage:
-    """Where it is stored: a plain message in its own queue, a delayed one where it waits, a half one out of sight."""
+    """Place a message: in its queue, in a queue for delayed messages, or in the topic of half messages."""
     prepared = properties.get(Property.TRANSACTION_PREPARED, "").lower() == "true" and message.reconsume_times == 0
     if prepared and ports.settings.config.reject_transactions:
-        raise _refusal(ports, ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
+        raise _refusal(
+            ports, ResponseCode.NO_PERMISSION, "transactional messages are disabled (rejectTransactionMessage)"
+        )
     state = message.sys_flag & SysFlag.TRANSACTION_MASK
     if prepared:
         return _prepare(message, properties, ports)
@@ -190,7 +192,7 @@ def _place(message: NewMessage, properties: dict[str, str], ports: SendPorts) ->
 
 
 def _prepare(message: NewMessage, properties: dict[str, str], ports: SendPorts) -> NewMessage:
-    """A message that is out of sight until it is decided on."""
+    """Make the half message of a transaction."""
     if ports.transactions is None:
         raise _refusal(ports, ResponseCode.SYSTEM_ERROR, "a reply cannot be transactional")
     half = ports.transactions.prepare(message, properties)
@@ -221,7 +223,7 @@ def _choose_queue(header: SendRequest, topic: TopicConfig, ports: SendPorts) -> 
 
 
 def _refuse_in_batch(body: bytes, ports: SendPorts) -> None:
-    """A batch cannot be delayed or prepared; what cannot be cut into messages is the store's to refuse."""
+    """Reject delayed or half messages in a batch; the store rejects malformed batches."""
     if not any(name.encode() + b"\x01" in body for name in _NOT_IN_BATCHES):
         return
     for element in decode_batch(body):
@@ -231,7 +233,7 @@ def _refuse_in_batch(body: bytes, ports: SendPorts) -> None:
 
 
 def _is_exhausted(request: Request[SendRequest], topic: TopicConfig, ports: SendPorts) -> bool:
-    """Whether a consumer sends again what was retried often enough."""
+    """Whether a message sent to a retry topic has reached its retry limit."""
     if not topic.topic.startswith(RETRY_PREFIX):
         return False
     header, config = request.header, ports.settings.config
@@ -244,7 +246,7 @@ def _is_exhausted(request: Request[SendRequest], topic: TopicConfig, ports: Send
 
 
 def retries_max(group: GroupConfig, asked: int | None) -> int:
-    """How often a message is tried again: as the client says, or its group; -1 means the usual 16."""
+    """The retry limit: the request's, otherwise the group's; -1 means 16."""
     limit = group.retry_max if asked is None else asked
     return DEFAULT_RETRIES_MAX if limit == -1 else limit
 
@@ -275,8 +277,8 @@ def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
 
 
 async def _append_safely(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> Reply:
-    """Answered when the disk has it, and a slave where that is asked for; nothing is stored for a request that waited
-    too long for its turn, or that those before it in the same read have put over a quota."""
+    """Store a message and answer when it is flushed and replicated as configured. Nothing is stored if the request
+    waited too long for its turn, or earlier requests of the same read exceeded a quota."""
     config, waited_ms = ports.settings.config, ports.clock.monotonic_ms() - arrived_ms
     if config.fast_failure and waited_ms > config.send_wait_ms_max:
         remark = f"[TIMEOUT_CLEAN_QUEUE]broker busy, the request waited {waited_ms} ms for its turn"
@@ -294,7 +296,7 @@ async def _append_safely(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> R
 
 
 def _is_plain(text: str | None) -> bool:
-    """Nothing that JSON would have to escape."""
+    """Whether JSON needs no escapes."""
     return text is None or (text.isascii() and text.isprintable() and '"' not in text and "\\" not in text)
 
 

@@ -1,4 +1,4 @@
-"""Replies to request messages: passed on to the client that asked, over its own connection, and kept."""
+"""Replies to request messages: stored, and pushed to the requesting client over its connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ handlers: Handlers[ReplyPorts] = Handlers()
 
 @handlers.on(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 async def reply(request: Request[SendRequest], ports: ReplyPorts) -> Reply:
-    """Admitted like any send. It is kept even when nobody takes it, and the answer says where either way."""
+    """Store a reply like any send and push it. The answer has its location even if the push fails."""
     config = ports.sends.settings.config
     plan = sends.admit(request, ports.sends)
     kept = SendResponse(
@@ -48,7 +48,7 @@ async def reply(request: Request[SendRequest], ports: ReplyPorts) -> Reply:
 
 
 async def _push(request: Request[SendRequest], ports: ReplyPorts) -> str | None:
-    """Why the client that asked did not get it, or None."""
+    """Push a reply; returns the failure, or None."""
     properties = decode_properties(request.header.properties.encode("utf-8", "replace"))
     client_id = properties.get(Property.REPLY_TO_CLIENT)
     if not client_id:
@@ -59,9 +59,9 @@ async def _push(request: Request[SendRequest], ports: ReplyPorts) -> str | None:
     try:
         answer = await ask(client, _header(request, properties, ports.sends), PUSH_TIMEOUT_MS, request.body)
     except RocketQError as error:
-        return f"client {client_id} did not take the reply: {error}"
+        return f"client {client_id} rejected the reply: {error}"
     if answer.code != ResponseCode.SUCCESS:
-        return f"client {client_id} did not take the reply: code {answer.code} {answer.remark or ''}".rstrip()
+        return f"client {client_id} rejected the reply: code {answer.code} {answer.remark or ''}".rstrip()
     return None
 
 

@@ -1,4 +1,4 @@
-"""Messages that a consumer could not process: delivered again later, or laid with the group's dead letters."""
+"""Send-backs: messages that a consumer failed to process, retried later or stored as dead letters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rocketq.store import AppendStatus, FlushType, StoreWriter
 
 FIRST_RETRY_LEVEL: Final = 3
 _HIDDEN: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, HALF_OP_TOPIC})
-"""What waits here was never consumed, so nobody can give it back."""
+"""Topics of undelivered messages, which cannot be sent back."""
 _UNIT_SUB: Final = int(TopicSysFlag.UNIT_SUB)
 
 
@@ -51,7 +51,7 @@ class SendBackPorts:
     stats: BrokerStats
     clock: Clock
     pick: Callable[[int], int]
-    """A number below the given one, by chance."""
+    """A random number below the argument."""
 
 
 handlers: Handlers[SendBackPorts] = Handlers()
@@ -79,12 +79,12 @@ def _find_group(header: SendBackRequest, ports: SendBackPorts) -> GroupConfig:
         remark = f"consumer group {header.group} does not exist"
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     if not config.perm & Perm.WRITE:
-        raise Refusal(ResponseCode.NO_PERMISSION, f"broker {config.name} takes no messages at present")
+        raise Refusal(ResponseCode.NO_PERMISSION, f"broker {config.name} does not accept messages (brokerPermission)")
     return group
 
 
 def _retry_queue_count(header: SendBackRequest, group: GroupConfig, ports: SendBackPorts) -> int:
-    """Of the group's retry topic, which is made when it is missing."""
+    """Queue count of the group's retry topic, which is created if it is missing."""
     name, sys_flag = retry_topic(header.group), _UNIT_SUB if header.unit_mode else 0
     if (fault := topic_fault(name)) is not None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
@@ -97,16 +97,16 @@ def _retry_queue_count(header: SendBackRequest, group: GroupConfig, ports: SendB
 def _find_message(header: SendBackRequest, ports: SendBackPorts) -> Record:
     record = ports.store.message_at(header.log_offset)
     if record is None or record.topic in _HIDDEN:
-        remark = f"there is no message of a consumer at log offset {header.log_offset} of this broker"
+        remark = f"no consumable message at log offset {header.log_offset}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     return record
 
 
-# what is stored
+# the stored message
 
 
 def _retry(record: Record, header: SendBackRequest, queue_id: int, ports: SendBackPorts) -> NewMessage:
-    """The copy that waits for its next turn, a little longer each time unless the consumer says how long."""
+    """The copy for the retry topic, with the requested delay level or one that grows with each retry."""
     level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
     properties = _origin(record) | {Property.DELAY: str(level)}
     rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
@@ -115,7 +115,7 @@ def _retry(record: Record, header: SendBackRequest, queue_id: int, ports: SendBa
 
 
 def _dead_letter(record: Record, group: str, ports: SendBackPorts) -> NewMessage:
-    """The copy for people to look at: there at once, whatever delays the message had before."""
+    """The copy for the dead-letter topic, without delay."""
     topic = ports.topics.create_exactly(dlq_topic(group), 1, now_ms=ports.clock.now_ms())
     properties = without_orders(_origin(record))
     properties.setdefault(Property.DLQ_ORIGIN_TOPIC, properties[Property.RETRY_TOPIC])
@@ -125,7 +125,7 @@ def _dead_letter(record: Record, group: str, ports: SendBackPorts) -> NewMessage
 
 
 def _origin(record: Record) -> dict[str, str]:
-    """The message's properties with where it first came from."""
+    """The message's properties with its original topic and id."""
     properties = decode_properties(record.properties)
     properties.setdefault(Property.RETRY_TOPIC, record.topic)
     properties.setdefault(Property.ORIGIN_MESSAGE_ID, record.message_id)
@@ -159,7 +159,7 @@ def _append(message: NewMessage, record: Record, group: str, ports: SendBackPort
 
 
 async def _when_durable(log_end: int, ports: SendBackPorts) -> Reply:
-    """A consumer commits what it has given back, so with SYNC_FLUSH the copy is on disk before that."""
+    """With SYNC_FLUSH answer after the copy is flushed, because the consumer then commits its offset."""
     if not await is_durable(ports.store, log_end):
         raise Refusal(ResponseCode.SYSTEM_ERROR, AppendStatus.FLUSH_DISK_TIMEOUT.value)
     return Reply()

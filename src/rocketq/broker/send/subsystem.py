@@ -1,4 +1,4 @@
-"""What producers send: messages, replies, and messages that consumers send back."""
+"""Constructs what serves sends: messages, replies, and send-backs."""
 
 from __future__ import annotations
 

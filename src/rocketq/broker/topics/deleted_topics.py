@@ -1,4 +1,4 @@
-"""Topics that a master has deleted: their queues go at its slaves too, and nothing that was written later. Pure."""
+"""Deletions of topics on fenced slaves: removes queues up to the deletion, not later messages. Pure."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ DELETED_COUNT_MAX: Final = 1_000
 
 @body
 class PushedTables(Body):
-    """What a master tells the slaves of a fenced group at once. The stream's data may be behind it or ahead: the end of
-    the log says which messages a deletion is about."""
+    """Tables that a fenced master pushes to its slaves. The log stream may be behind or ahead, so that a deletion has
+    the end of the log it applies to."""
 
     topics: TopicConfigTable = member("topics")
     groups: GroupConfigTable = member("groups")
     log_end: int = member("logEnd", default=0)
-    """Where the master's log ended: queues without a topic, of messages from before it, were deleted."""
+    """End of the master's log: queues without a topic and with messages before it were deleted."""
     unlisted: tuple[str, ...] = member("unlisted", default=())
-    """Topics without settings whose queues the master has all the same."""
+    """Topics without settings whose queues exist at the master."""
     deleted: Mapping[str, int] = member("deleted", factory=dict)
-    """Where the log ended when a topic was deleted; it may have been made again since."""
+    """End of the log when a topic was deleted; it may exist again."""
     epoch: int = member("epoch", default=0)
-    """The master's. Behind the start of a later one the log may have been cut, and gone on with other messages."""
+    """The master's epoch. After the start of a later epoch the log may have been truncated and have other messages."""
 
     def drops(self, topics: Iterable[str], is_system: Callable[[str], bool], epochs: EpochList) -> dict[str, int]:
-        """Of a slave's topics, those whose queues go, each as far as its messages end here or before."""
+        """The slave's topics whose queues are deleted, each with the log end up to which."""
         kept = {*self.topics.topics, *self.unlisted}
         ends = {topic: self.log_end for topic in topics if topic not in kept and not is_system(topic)}
         valid_to = min((epoch.start for epoch in epochs if epoch.number > self.epoch), default=self.log_end)
@@ -38,14 +38,14 @@ class PushedTables(Body):
 
 
 class DeletedTopics:
-    """A master's own: which topics are gone, and since where in the log. The oldest are forgotten first."""
+    """A master's deleted topics with the log end of the deletion; the latest 1,000."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = frozenset(names)
         self.ends: dict[str, int] = {}
 
     def look(self, names: Iterable[str], log_end: int) -> None:
-        """The table may have changed."""
+        """Compare the topic table with the last one."""
         before, self._names = self._names, frozenset(names)
         for topic in sorted(before - self._names):
             self.ends.pop(topic, None)

@@ -1,4 +1,4 @@
-"""Topics: made, changed, deleted and listed by operators."""
+"""Admin requests about topics: create, change, delete and list."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def create(request: Request[headers.CreateTopicRequest], ports: TopicPorts) -> R
     header = request.header
     filter_type = TopicFilterType.__members__.get(header.filter_type)
     if filter_type is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{header.filter_type!r} is no topic filter type")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{header.filter_type!r} is not a topic filter type")
     known = ports.topics.get(header.topic)
     topic = TopicConfig(
         topic=header.topic,
@@ -90,9 +90,11 @@ def _refuse_bad(topic: TopicConfig, ports: TopicPorts) -> None:
     if max(topic.read_queue_count, topic.write_queue_count) > _QUEUES_MAX:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a topic has at most {_QUEUES_MAX} queues")
     if min(topic.read_queue_count, topic.write_queue_count) < 0:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "a topic cannot have less than no queue")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "the number of queues must not be negative")
     if not 0 <= topic.perm <= _PERM_MAX:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"perm {topic.perm} is none: 2 is to write, 4 to read, 6 both")
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, f"perm {topic.perm} is invalid: 2 (write), 4 (read) or 6 (both) is allowed"
+        )
     if (fault := attribute_fault(topic.attributes or {})) is not None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic}: {fault}")
 
@@ -101,11 +103,11 @@ def _refuse_bad_name(topic: str, ports: TopicPorts) -> None:
     if (fault := topic_fault(topic)) is not None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
     if ports.topics.is_system(topic):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{topic} is a topic of the system")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{topic} is a system topic")
 
 
 def _attributes(changes: str | None, known: TopicConfig | None) -> dict[str, str] | None:
-    """`+name=value,-name` on top of what the topic has; stored without the signs."""
+    """Apply `+name=value,-name` to the topic's attributes."""
     attributes = dict((known.attributes if known is not None else None) or {})
     for change in filter(None, (changes or "").split(",")):
         name, _, value = change[1:].partition("=")
@@ -114,13 +116,13 @@ def _attributes(changes: str | None, known: TopicConfig | None) -> dict[str, str
         elif change.startswith("-"):
             attributes.pop(name, None)
         else:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{change[:40]!r} is no change of an attribute")
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{change[:40]!r} is not of the form +name=value or -name")
     return attributes or None
 
 
 @handlers.on(RequestCode.DELETE_TOPIC_IN_BROKER)
 async def delete(request: Request[headers.DeleteTopicRequest], ports: TopicPorts) -> Reply:
-    """The topic, its queues, and what groups had committed for it."""
+    """Delete a topic, its queues and its committed offsets."""
     topic = request.header.topic
     _refuse_bad_name(topic, ports)
     ports.topics.begin_deletion(topic, now_ms=ports.clock.now_ms())
@@ -140,7 +142,7 @@ async def forget(topic: str, ports: TopicPorts) -> None:
 
 @handlers.on(RequestCode.CLEAN_UNUSED_TOPIC)
 async def clean_unused(request: Request[None], ports: TopicPorts) -> Reply:
-    """Remove queues of topics that are not configured (any more); what the broker itself waits for stays."""
+    """Delete queues of topics that are not configured; system topics stay."""
     for topic in ports.store.topics():
         if topic not in ports.topics and not ports.topics.is_system(topic):
             await forget(topic, ports)
@@ -149,7 +151,7 @@ async def clean_unused(request: Request[None], ports: TopicPorts) -> Reply:
 
 @handlers.on(RequestCode.GET_ALL_TOPIC_CONFIG)
 def list_configs(request: Request[headers.AllTopicConfigRequest], ports: TopicPorts) -> Reply:
-    """Everything, or the asked part of the names in order."""
+    """The whole table, or a range of the sorted names."""
     table, first, count = ports.topics.snapshot(), request.header.first_index, request.header.count_max
     if first is None or count is None:
         return Reply(body=table)
@@ -168,7 +170,7 @@ def show_config(request: Request[headers.TopicConfigRequest], ports: TopicPorts)
 
 @handlers.on(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
 def list_system(request: Request[None], ports: TopicPorts) -> Reply:
-    """Also those that do not exist yet."""
+    """List system topics, including those that do not exist yet."""
     config = ports.settings.config
     own = {config.cluster, config.name, reply_topic(config.cluster)}
     return Reply(body=TopicList(topics=tuple(sorted(SYSTEM_TOPICS | own))))

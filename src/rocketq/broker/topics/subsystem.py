@@ -1,4 +1,4 @@
-"""The topics of a broker: what keeps their table in step with the settings, and the requests about them."""
+"""Constructs the topic handlers, and applies changed settings to the topic table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rocketq.store import StoreConfig, StoreWriter
 
 
 def topic_table(config: BrokerConfig, store: StoreConfig) -> TopicTable:
-    """The table of a new broker; what was saved is loaded into it."""
+    """A table with the built-in topics; saved ones are loaded later."""
     return TopicTable(builtin_topics(config.topic_rules(len(store.delays_ms))), is_copy=config.is_slave)
 
 

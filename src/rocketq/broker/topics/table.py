@@ -1,4 +1,4 @@
-"""Topics of a broker: which there are, which come to be by themselves, and how new the table is."""
+"""The topic table: configured, built-in and automatically created topics, with a version. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TopicListener = Callable[[], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
-    """What of the broker's settings decides about topics."""
+    """The settings that the topic table depends on."""
 
     cluster: str
     broker_name: str
@@ -43,7 +43,7 @@ def reply_topic(cluster: str) -> str:
 
 
 def builtin_topics(rules: TopicRules) -> list[TopicConfig]:
-    """Topics that every broker has from its start on."""
+    """Topics that exist on every broker."""
     template = READ_WRITE | Perm.INHERIT
     topics = [
         _topic(SELF_TEST_TOPIC, 1),
@@ -67,7 +67,7 @@ def _topic(name: str, queue_count: int, perm: int = READ_WRITE) -> TopicConfig:
 
 
 class TopicTable:
-    """Every change moves the version and is told to the listeners, in the order they were added."""
+    """Topics by name. Each change increments the version and calls the listeners in order."""
 
     def __init__(self, builtin: Iterable[TopicConfig] = (), *, is_copy: bool = False) -> None:
         """`is_copy`: a slave's table, which only its master's replaces; no topic is created here automatically."""
@@ -83,16 +83,16 @@ class TopicTable:
         return self._is_copy
 
     def become_original(self) -> None:
-        """This broker is the master now: it changes the table itself."""
+        """This broker became the master: it may change the table."""
         self._is_copy = False
 
     def load(self, table: TopicConfigTable) -> None:
-        """What was saved wins over what is built in."""
+        """Load saved entries over the built-in ones."""
         self._topics |= table.topics
         self.data_version = table.data_version
 
     def replace(self, table: TopicConfigTable) -> None:
-        """Become the master's table, with its version."""
+        """Replace the table and its version by the master's."""
         self._topics = dict(table.topics)
         self.data_version = table.data_version
         self._notify()
@@ -113,7 +113,7 @@ class TopicTable:
         return sorted(self._topics)
 
     def is_system(self, topic: str) -> bool:
-        """Whether operators may not change it."""
+        """Whether a topic is a system topic, which operators cannot change."""
         return topic in self._own_system or is_system_topic(topic)
 
     def put(self, *topics: TopicConfig, now_ms: int) -> None:
@@ -121,14 +121,14 @@ class TopicTable:
         self._changed(now_ms)
 
     def delete(self, *topics: str, now_ms: int) -> bool:
-        """Whether any of them was there."""
+        """Delete topics; returns whether any existed."""
         found = [topic for topic in topics if self._topics.pop(topic, None) is not None]
         if found:
             self._changed(now_ms)
         return bool(found)
 
     def begin_deletion(self, topic: str, *, now_ms: int) -> None:
-        """Until `end_deletion` it does not come to be again: what is stored meanwhile would go with its queues."""
+        """Block re-creation until `end_deletion`: new messages would be deleted with the queues."""
         self._going.add(topic)
         self.delete(topic, now_ms=now_ms)
 
@@ -141,14 +141,14 @@ class TopicTable:
     def create_for_send(
         self, topic: str, *, template: str, queue_count: int, sys_flag: int, auto_create: bool, now_ms: int
     ) -> TopicConfig | None:
-        """A topic that a producer sent to before it existed; None when it may not come to be this way."""
+        """Create a topic for a send; returns None if auto-creation is not allowed."""
         known = self._topics.get(topic)
         if known is not None or topic in self._going:
             return known
         model = self._topics.get(template)
         refused = template == AUTO_CREATE_TOPIC and not auto_create
         if model is not None and model.perm & Perm.INHERIT and not refused:
-            count = model.write_queue_count  # also for a count that cannot be: no send could ever go to such a topic
+            count = model.write_queue_count  # also for an invalid count, which would make a topic without queues
             if 0 < queue_count < count:
                 count = queue_count
             fresh = replace(_topic(topic, count, model.perm & ~Perm.INHERIT), filter_type=model.filter_type)
@@ -158,14 +158,14 @@ class TopicTable:
         return None
 
     def create_exactly(self, topic: str, queue_count: int, *, now_ms: int, sys_flag: int = 0) -> TopicConfig:
-        """The topic, made with these values when there is none."""
+        """The topic; created with these values if it is missing."""
         known = self._topics.get(topic)
         if known is not None:
             return known
         return self._create(replace(_topic(topic, queue_count), topic_sys_flag=sys_flag), now_ms)
 
     def set_orders(self, ordered: Iterable[str], *, now_ms: int) -> bool:
-        """These topics are ordered and no others; whether that changed anything."""
+        """Set the ordered topics; returns whether anything changed."""
         wanted = frozenset(ordered)
         wrong = [topic for topic in self._topics.values() if topic.order != (topic.topic in wanted)]
         if wrong:
@@ -173,7 +173,7 @@ class TopicTable:
         return bool(wrong)
 
     def touch(self, now_ms: int) -> None:
-        """Something about all of them changed, such as the broker's permission."""
+        """Increment the version after a change that affects all topics, such as the broker's permission."""
         self._changed(now_ms)
 
     def _create(self, topic: TopicConfig, now_ms: int) -> TopicConfig:

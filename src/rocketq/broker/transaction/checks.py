@@ -1,4 +1,4 @@
-"""Rounds of checks on the event loop: what is due is done, and producers are asked."""
+"""Runs rounds of transaction checks on the event loop."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rocketq.store import StoreWriter
 log = logging.getLogger(__name__)
 
 TICK_MS: Final = 1_000
-SLICE: Final = 64  # transactions looked at before others get their turn
+SLICE: Final = 64  # transactions checked per turn of the loop
 VISIBLE_MS_MAX: Final = 5_000
 
 
 class TransactionChecks:
-    """One task; rounds never overlap."""
+    """Checks open transactions in one task; rounds never overlap."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class TransactionChecks:
         *,
         may_check: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`may_check`: a master among replicas asks while it can be sure that there is no other."""
+        """`may_check`: whether this broker's lease as master is valid."""
         self._transactions = transactions
         self._producers = producers
         self._store = store
@@ -53,7 +53,7 @@ class TransactionChecks:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """How far the queues are done with is noted for the next start."""
+        """Stop, and save the floors for the next start."""
         if self._task is None:
             return
         self._task.cancel()
@@ -64,7 +64,7 @@ class TransactionChecks:
             flushed_to = await asyncio.to_thread(self._store.flush)
             self._transactions.save_floors(flushed_to, flushed_to)
         except OSError as error:
-            log.warning("how far transactions are done with is not noted: %s", error)
+            log.warning("transaction floors not saved, the next start replays more: %s", error)
 
     async def _run(self) -> None:
         last_ms = self._clock.monotonic_ms()
@@ -78,11 +78,11 @@ class TransactionChecks:
                 if self._clock.monotonic_ms() - last_ms >= interval_ms:
                     last_ms = self._clock.monotonic_ms()
                     await self.round()
-            except Exception:  # a round that fails is tried again
+            except Exception:  # the next round retries
                 log.exception("a round of transaction checks failed")
 
     async def round(self) -> None:
-        """Look at every open transaction once."""
+        """Check every open transaction once."""
         roots = self._transactions.start_round()
         for at in range(0, len(roots), SLICE):
             found = (self._transactions.check(root) for root in roots[at : at + SLICE])
@@ -94,13 +94,13 @@ class TransactionChecks:
             await asyncio.sleep(0)
 
     async def _wait_until_visible(self, log_end: int) -> None:
-        """A producer answers at once: by then the copy it was asked about must be found."""
+        """Wait until the copies are readable: a producer may answer a check immediately."""
         deadline_ms = self._clock.monotonic_ms() + VISIBLE_MS_MAX
         while self._store.visible_to < log_end and self._clock.monotonic_ms() < deadline_ms:
             await asyncio.sleep(0.005)
 
     def _ask(self, check: Check) -> None:
-        """The next producer of the group in turn; one that cannot be reached is passed over."""
+        """Ask one producer of the group, round robin; unreachable ones are skipped."""
         members = self._producers.members(check.group)
         for turn in range(len(members)):
             member = members[(check.root + check.checks + turn) % len(members)]
@@ -111,9 +111,8 @@ class TransactionChecks:
                     )
                     return
             except RocketQError as error:
-                log.debug("%s was not asked about a transaction: %s", member.client_id, error)
-        log.info("no producer of group %s is connected: nobody was asked about message %s", check.group,
-                 check.unique_key)  # fmt: skip
+                log.debug("transaction check failed client=%s: %s", member.client_id, error)
+        log.info("transaction check not sent, no producer connected group=%s message=%s", check.group, check.unique_key)
 
     def _header(self, check: Check, version: int) -> CheckTransactionRequest:
         newer = version >= V5_0_0

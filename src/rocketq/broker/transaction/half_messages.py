@@ -1,11 +1,11 @@
-"""The messages a transaction is made of, as Apache's brokers store them.
+"""The messages of a transaction in Apache's stored form.
 
 half      = topic RMQ_SYS_TRANS_HALF_TOPIC, queue 0, transaction bits of sysFlag 0, REAL_TOPIC and REAL_QID among the
             properties
 copy      = the same half once more, with TRANSACTION_CHECK_TIMES one higher and TRAN_PREPARED_QUEUE_OFFSET = the queue
             offset of the first one (Apache writes that property on some of its copies only)
 committed = the real topic and queue, transaction bits = commit, preparedTransactionOffset = the half's log offset
-op        = topic RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag d, body = queue offset of a half that is settled: `7`;
+op        = topic RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag d, body = queue offset of a completed half: `7`;
             brokers of 5.x write several: `7,9,12,`. With ROCKETQ_MOVED_TO: it has a newer copy
 """
 
@@ -23,14 +23,14 @@ from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, decode_properties,
 
 QUEUE_ID: Final = 0
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""As this group brokers keep how far halves and ops are done with."""
+"""Group whose offsets are the floors of halves and ops."""
 OP_TAG: Final = "d"
 RESUMED: Final = "ROCKETQ_RESUMED"
-"""On halves whose checks were begun anew; their op messages have the first half's offset as a key."""
+"""Property of halves whose checks were restarted; their op messages have the first half's offset as a key."""
 MOVED_TO: Final = "ROCKETQ_MOVED_TO"
-"""On op messages of halves that have a newer copy: nothing is decided, but this one is done with."""
+"""Property of op messages for halves with a newer copy: the transaction is still open."""
 HALF_PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 192
-"""What checks will add must still fit."""
+"""Leaves room for the properties that checks add."""
 
 _NOT_OF_CLIENTS: Final = (
     Property.DELAY,
@@ -84,7 +84,7 @@ class Half:
 
     @property
     def recorded_root(self) -> int | None:
-        """The first half's queue offset, where the properties tell it."""
+        """The first half's queue offset, if the properties have it."""
         told = number(self.properties.get(Property.TRANSACTION_PREPARED_OFFSET), -1)
         return told if told >= 0 else None
 
@@ -97,7 +97,7 @@ class Half:
         return RESUMED in self.properties
 
     def is_same_send(self, other: Half) -> bool:
-        """Whether both are copies of what one producer sent once."""
+        """Whether both are copies of the same send."""
         mine, theirs = self.record, other.record
         return (
             bool(self.unique_key)
@@ -107,7 +107,7 @@ class Half:
 
 
 def immunity_ms(properties: Mapping[str, str]) -> int | None:
-    """How old a half must be to be asked about; None: as old as the broker says."""
+    """Age at which a half is first checked; None: the broker's setting."""
     seconds = number(properties.get(Property.CHECK_IMMUNITY_SECONDS), -1)
     return None if seconds == -1 else seconds * 1000
 
@@ -117,8 +117,7 @@ def number(text: str | None, otherwise: int) -> int:
 
 
 def half_of(message: NewMessage, sent: Mapping[str, str]) -> NewMessage:
-    """What is stored of a message, sent with these properties, that is to be decided on later. It cannot be delayed as
-    well."""
+    """The half message of a send with these properties. Delay properties are removed."""
     properties = {name: text for name, text in sent.items() if name not in _NOT_OF_CLIENTS}
     properties.setdefault(Property.WAIT, "true")
     properties[Property.REAL_TOPIC] = message.topic
@@ -133,7 +132,7 @@ def half_of(message: NewMessage, sent: Mapping[str, str]) -> NewMessage:
 
 
 def copy_of(half: Half, root: int, checks: int, *, resumed: bool = False) -> NewMessage:
-    """The half once more, for the end of the queue."""
+    """A copy of the half for the end of its queue."""
     properties = {**half.properties, Property.WAIT: "false", Property.TRANSACTION_CHECK_TIMES: str(checks)}
     properties[Property.TRANSACTION_PREPARED_OFFSET] = str(root)
     if resumed:
@@ -142,13 +141,13 @@ def copy_of(half: Half, root: int, checks: int, *, resumed: bool = False) -> New
 
 
 def given_up(half: Half, root: int) -> NewMessage:
-    """The half for the topic of those that nobody decided on."""
+    """The half for the topic of transactions that reached the check limit."""
     properties = {**half.properties, Property.TRANSACTION_PREPARED_OFFSET: str(root)}
     return replace(_again(half), topic=CHECK_EXHAUSTED_TOPIC, queue_id=QUEUE_ID, properties=packed(properties))
 
 
 def committed(half: Half) -> NewMessage:
-    """The message for its real topic. Its properties stay as they are, TRAN_MSG and all: consumers know that."""
+    """The message for its real topic. Its properties, TRAN_MSG included, are unchanged."""
     message = _again(half)
     return replace(
         message,
@@ -179,7 +178,7 @@ def op_for(
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """Halves that are done with: settled, or moved."""
+    """Halves that are completed, or moved to a newer copy."""
 
     queue_offset: int
     log_offset: int
@@ -188,7 +187,7 @@ class Op:
 
 
 def read_op(record: Record) -> Op:
-    """Of either form; what is no number is left out."""
+    """Decode an op message of either form; invalid numbers are ignored."""
     properties = decode_properties(record.properties)
     texts = record.body.decode("utf-8", "replace").split(",") if properties.get(Property.TAGS) == OP_TAG else []
     found = (number(text.strip(), -1) for text in texts)
@@ -197,7 +196,7 @@ def read_op(record: Record) -> Op:
 
 
 def check_body(half: Half, copy: NewMessage, queue_offset: int, log_offset: int) -> bytes:
-    """What a producer is asked about: the half as a record of its real topic and queue, at the place of its copy."""
+    """Body of a check: the half as a record of its real topic and queue, at the location of its copy."""
     asked = replace(
         half.record,
         topic=half.topic,
@@ -210,7 +209,7 @@ def check_body(half: Half, copy: NewMessage, queue_offset: int, log_offset: int)
 
 
 def packed(properties: Mapping[str, str]) -> bytes:
-    """As 4.9.7 writes them: without the last separator."""
+    """Encode properties as 4.9.7 does: without the last separator."""
     return encode_properties(properties).removesuffix(b"\x02")
 
 

@@ -1,4 +1,4 @@
-"""How transactions end: producers decide, operators have them asked about again."""
+"""Requests about transactions: decisions of producers, and restarting checks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ handlers: Handlers[TransactionPorts] = Handlers()
 
 @handlers.on(RequestCode.END_TRANSACTION)
 def end(request: Request[EndTransactionRequest], ports: TransactionPorts) -> TypedAnswer:
-    """Undecided means that nothing happens, not even an answer."""
+    """Commit or roll back. An undecided state has no effect and no answer."""
     header, store = request.header, ports.store
     if header.state == TransactionState.UNKNOWN:
         return None
@@ -61,7 +61,7 @@ def _end(decision: Decision, ports: TransactionPorts) -> Reply:
 
 
 async def _end_in_time(decision: Decision, ports: TransactionPorts) -> Reply:
-    """The half must be readable before, and with SYNC_FLUSH the decision on disk after."""
+    """Wait until the half is readable, decide, and with SYNC_FLUSH wait until the decision is flushed."""
     store = ports.store
     tries = VISIBLE_MS_MAX // 5
     while store.visible_to <= decision.half_log_offset < store.log_end and tries:
@@ -69,13 +69,13 @@ async def _end_in_time(decision: Decision, ports: TransactionPorts) -> Reply:
         tries -= 1
     reply = _end(decision, ports)
     if store.config.flush_type is FlushType.SYNC_FLUSH and not await is_durable(store, store.log_end):
-        raise Refusal(ResponseCode.FLUSH_DISK_TIMEOUT, "the decision is taken, but not on disk yet")
+        raise Refusal(ResponseCode.FLUSH_DISK_TIMEOUT, "the decision is stored, but not flushed yet")
     return reply
 
 
 @handlers.on(RequestCode.RESUME_CHECK_HALF_MESSAGE)
 def resume(request: Request[ResumeCheckRequest], ports: TransactionPorts) -> Reply:
-    """Producers are asked about a transaction again, from the first check on."""
+    """Restart the checks of a transaction."""
     message_id = request.header.message_id
     if not message_id:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "msgId, the offset id of a half message, is missing")
@@ -87,7 +87,7 @@ def resume(request: Request[ResumeCheckRequest], ports: TransactionPorts) -> Rep
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id}")
     half = Half.of(record)
     if record.topic not in (HALF_TOPIC, CHECK_EXHAUSTED_TOPIC) or not half.topic:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {message_id} of topic {record.topic} is no half message")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {message_id} of topic {record.topic} is not a half message")
     try:
         ports.transactions.resume(half)
     except RejectedDecisionError as refused:

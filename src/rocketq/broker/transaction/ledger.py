@@ -1,9 +1,8 @@
-"""Which transactions are open, when to ask about them, and how far the queues of halves and ops are done with.
+"""Open transactions, when to check them, and the floors of the queues of halves and ops. Pure.
 
-A transaction is known by its root: the queue offset of its first half message. Checks put the half at the end of the
-queue again, so that every copy has an offset of its own; the root stays. Only open transactions are held. Every half
-in the log that is not open is settled, and how is found in the log: memory grows with what is undecided, not with what
-was ever decided. The last decisions are remembered to save the search.
+A transaction is identified by its root: the queue offset of its first half message. Each check appends a copy of the
+half with a new offset; the root stays. Only open transactions are held: a half in the log that is not open is complete,
+and its outcome is found in the log. Memory grows with open transactions only. The latest outcomes are cached.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Final
 
 RECENT_MAX: Final = 20_000
 HELD_BACK_MAX: Final = 10_000
-"""So many later halves, and one that may not be asked about yet is put behind them."""
+"""A half that is not due is moved to the end of the queue once this many halves follow it."""
 
 
 class Outcome(Enum):
@@ -26,7 +25,7 @@ class Outcome(Enum):
 
 
 class Step(Enum):
-    """What to do about an open transaction now."""
+    """The next step for an open transaction."""
 
     ASK = "ask"
     GIVE_UP = "give up"
@@ -35,7 +34,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """Its newest copy, and what decides when to ask."""
+    """The newest copy of a transaction, and what determines its next check."""
 
     root: int
     queue_offset: int
@@ -46,7 +45,7 @@ class OpenTransaction:
     immunity_ms: int | None = None
     resumed: bool = False
     verified: bool = True
-    """False: from before the last start, when it may have been committed without an op message."""
+    """False for transactions from before the last start, which may be committed without an op message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,7 @@ class TransactionLedger:
         self._recent: OrderedDict[int, Outcome] = OrderedDict()
         self._recent_max = recent_max
         self._op_floor = 0
-        self._op_tops: deque[int] = deque()  # of each op message from the floor on: the highest half it settles
+        self._op_tops: deque[int] = deque()  # by op message from the floor on: the highest half it completes
 
     def __len__(self) -> int:
         return len(self._open)
@@ -76,20 +75,20 @@ class TransactionLedger:
         return self._open.get(root)
 
     def outcome(self, root: int) -> Outcome | None:
-        """Of a transaction settled lately."""
+        """The cached outcome of a transaction."""
         return self._recent.get(root)
 
     # events
 
     def opened(self, transaction: OpenTransaction) -> None:
-        """A new half, or a copy of an open one: it is the last of the queue."""
+        """Add a new half or a copy, which is the last of the queue."""
         assert not self._open or transaction.queue_offset > next(reversed(self._open.values())).queue_offset
         self._open.pop(transaction.root, None)
         self._recent.pop(transaction.root, None)
         self._open[transaction.root] = transaction
 
     def verified(self, root: int) -> None:
-        """The log was searched: it is open indeed."""
+        """Mark a transaction as open after searching the log."""
         self._open[root] = replace(self._open[root], verified=True)
 
     def completed(self, root: int, outcome: Outcome) -> None:
@@ -105,32 +104,32 @@ class TransactionLedger:
     # checks
 
     def due(self, transaction: OpenTransaction, now_ms: int, half_end: int, rules: CheckRules) -> Step | None:
-        """What is to be done about an open transaction, once in every round."""
+        """The step that is due for an open transaction."""
         age_ms = now_ms - transaction.born_ms
         if transaction.checks >= rules.checks_max or age_ms > rules.age_ms_max:
             return Step.GIVE_UP
         wait_ms = rules.timeout_ms if transaction.immunity_ms is None else transaction.immunity_ms
         if 0 <= age_ms < wait_ms:
             return Step.MOVE if half_end - transaction.queue_offset > HELD_BACK_MAX else None
-        return Step.ASK  # also when it was born in the future: clocks differ
+        return Step.ASK  # also for a birth time in the future, because clocks differ
 
-    # how far the queues are done with
+    # floors
 
     def start_ops(self, op_floor: int) -> None:
         self._op_floor = op_floor
         self._op_tops.clear()
 
     def op_written(self, op_offset: int, half_offset_max: int) -> None:
-        """Of op messages in their order; those left out count as done."""
+        """Record an op message, in offset order; skipped offsets count as complete."""
         self._op_tops.extend([-1] * (op_offset - self._op_floor - len(self._op_tops)))
         self._op_tops.append(half_offset_max)
 
     def half_floor(self, half_end: int) -> int:
-        """Halves below are settled, or have a copy at or above."""
+        """Halves below this offset are complete, or have a copy at or above it."""
         return next(iter(self._open.values())).queue_offset if self._open else half_end
 
     def op_floor(self, half_floor: int) -> int:
-        """Op messages below settle only halves that are below their floor: nobody needs them any more."""
+        """Op messages below this offset complete only halves below their floor, and are not needed."""
         while self._op_tops and self._op_tops[0] < half_floor:
             self._op_tops.popleft()
             self._op_floor += 1

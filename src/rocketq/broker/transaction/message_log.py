@@ -1,4 +1,4 @@
-"""What the log tells about transactions: their halves, what became of them, and what is written about them."""
+"""Reads and writes the messages of transactions in the log: halves, ops and outcomes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rocketq.store import AppendResult, ReadResult, ReadStatus, StoreReader
 READ_COUNT: Final = 1_000
 READ_BYTES: Final = 1 << 20
 NAMESAKES_MAX: Final = 10_000
-"""So many messages with one unique key are looked at; more is abuse."""
+"""Limit of messages with one unique key that are read."""
 
 
 class TransactionStore(Protocol):
-    """What transactions need of a store."""
+    """The part of a store that transactions use."""
 
     @property
     def log_start(self) -> int: ...
@@ -35,7 +35,7 @@ class TransactionStore(Protocol):
 
 
 class KeyIndex(Protocol):
-    """From keys to messages. What it does not know of yet must be looked for elsewhere."""
+    """Index from keys to messages, which may be incomplete."""
 
     @property
     def is_whole(self) -> bool: ...
@@ -45,7 +45,7 @@ class KeyIndex(Protocol):
 
 
 class StoreIndex:
-    """The index of a store."""
+    """The key index of a store."""
 
     def __init__(self, store: StoreReader) -> None:
         self._store = store
@@ -64,11 +64,11 @@ class TransactionLog:
         self._index = index
         self.host = host
 
-    # writing and single halves
+    # single halves and ops
 
     @property
     def start(self) -> int:
-        """Nothing before this place is left."""
+        """The log's start."""
         return self._store.log_start
 
     def append(self, message: NewMessage) -> AppendResult:
@@ -79,8 +79,8 @@ class TransactionLog:
         return None if record is None or record.topic != HALF_TOPIC else Half.of(record)
 
     def root_of(self, half: Half) -> int:
-        """Queue offset of the transaction's first half. Apache's copies do not tell: they have the key of the first.
-        -1 for one that was given up and whose halves are gone."""
+        """Queue offset of the transaction's first half; -1 if its halves are deleted. Apache's copies lack it and are
+        matched by unique key."""
         if half.recorded_root is not None:
             return half.recorded_root
         roots = [half.record.queue_offset] if half.record.topic == HALF_TOPIC else []
@@ -103,7 +103,7 @@ class TransactionLog:
     def ops(self, low: int, high: int) -> Iterator[Op]:
         return (read_op(record) for record in self._records(HALF_OP_TOPIC, QUEUE_ID, low, high))
 
-    # what became of a transaction that is not open
+    # outcomes of transactions that are not open
 
     def outcome_of(self, root: int, half: Half) -> Outcome:
         if self.is_committed(root, half):
@@ -113,7 +113,7 @@ class TransactionLog:
         return Outcome.ROLLED_BACK
 
     def is_committed(self, root: int, half: Half) -> bool:
-        """Whether the real message is there, by any copy of its half."""
+        """Whether the real message was stored, from any copy of its half."""
         topics = [half.topic] if Property.DELAY not in half.properties else [half.topic, SCHEDULE_TOPIC]
         for topic in topics:
             if any(self._is_commit_of(found, root, half) for found in self._by_key(topic, half.unique_key)):
@@ -150,7 +150,7 @@ class TransactionLog:
         return [one for one in found if key in (one.unique_key, one.properties.get(Property.KEYS))]
 
     def _of_real_queue(self, root: int, half: Half) -> Iterator[Half]:
-        """Without a whole index: everything stored in the real queue since the first half."""
+        """All messages of the real queue since the first half, if the index is incomplete."""
         stored_ms = self._store.store_ms_of(HALF_TOPIC, QUEUE_ID, root)
         low = self._store.offset_by_time(half.topic, half.queue_id, stored_ms) if stored_ms >= 0 else 0
         records = self._records(half.topic, half.queue_id, low, self._store.max_offset(half.topic, half.queue_id))

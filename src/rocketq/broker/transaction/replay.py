@@ -1,4 +1,4 @@
-"""The ledger after a start, from what lies in the queues of halves and ops."""
+"""Rebuilds the ledger at a start from the queues of halves and ops. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rocketq.broker.transaction.message_log import TransactionLog
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """Where to begin; None where nothing was kept."""
+    """Offsets to start from; None if not saved."""
 
     half: int | None = None
     op: int | None = None
 
 
 class OffsetMarks:
-    """A bit for every offset from a floor on."""
+    """A bitmap of offsets from a floor on."""
 
     def __init__(self, floor: int, end: int) -> None:
         self._floor = floor
@@ -37,7 +37,7 @@ class OffsetMarks:
 
 @dataclass(slots=True)
 class _Newest:
-    """The newest copy of every transaction, and what it moved from."""
+    """The newest copy of each transaction, and the moves between copies."""
 
     by_root: dict[int, OpenTransaction] = field(default_factory=dict)
     moved: list[tuple[int, int]] = field(default_factory=list)
@@ -50,8 +50,8 @@ class _Newest:
 
 
 def replay(ledger: TransactionLedger, source: TransactionLog, kept: Floors) -> list[tuple[int, int]]:
-    """Fill an empty ledger; halves that were moved without an op message, and where to. Floors that were not kept, or
-    that the queues do not have, are the queues' own: it takes longer then, and comes to the same."""
+    """Fill an empty ledger; returns halves that were moved without an op message, with the new offset. Missing or
+    invalid floors only make it slower."""
     low, end = _range(source.half_bounds(), kept.half)
     ops = _range(source.op_bounds(), kept.op)
     done = OffsetMarks(low, end)
@@ -91,7 +91,7 @@ def _range(bounds: tuple[int, int], floor: int | None) -> tuple[int, int]:
 
 
 def _halves_without_op(source: TransactionLog, done: OffsetMarks, low: int, end: int) -> Iterator[Half]:
-    """Stretches that are done with are not even read."""
+    """Halves that are not marked done; ranges of done halves are not read."""
     at = low
     while at < end:
         stop = at
@@ -104,8 +104,8 @@ def _halves_without_op(source: TransactionLog, done: OffsetMarks, low: int, end:
 def _settled_by_their_first(
     source: TransactionLog, ops: tuple[int, int], newest: dict[int, OpenTransaction]
 ) -> set[int]:
-    """Apache decides by whichever copy a producer names and leaves the others alone: transactions whose first half was
-    settled after their newest copy was written."""
+    """Roots completed by an op for their first half after the newest copy was written: Apache completes only the copy
+    that the producer names."""
     copies = {root: one.log_offset for root, one in newest.items() if root != one.queue_offset}
     found: set[int] = set()
     if copies:

@@ -1,7 +1,7 @@
-"""Transactions: halves taken in, decided on once, asked about, given up. Decisions are the ledger's, facts the log's.
+"""Transactions: half messages, decisions, checks, and giving up. The ledger decides, the log has the facts.
 
-Nothing here waits: a step writes its messages one after the other, and whatever moment a crash picks, a replay finds
-either what was before the step or enough to finish it:
+No step waits. Each writes its messages in order, and after a crash a replay finds either the state before the step or
+enough to finish it:
 
 | step | written in this order | found after a crash in between |
 |---|---|---|
@@ -53,7 +53,7 @@ _OUTCOMES: Final = {
 
 
 class RejectedDecisionError(RocketQError):
-    """A decision that was not taken; `topic_missing` and `append` say more where it is not the request's fault."""
+    """A rejected decision; `topic_missing` and `append` have the cause if the request itself was valid."""
 
     def __init__(self, reason: str, *, topic_missing: bool = False, append: AppendStatus | None = None) -> None:
         super().__init__(reason)
@@ -64,7 +64,7 @@ class RejectedDecisionError(RocketQError):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a producer wants of the half at a place."""
+    """A producer's decision about a half message."""
 
     group: str
     half_queue_offset: int
@@ -74,7 +74,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A question for a producer of the group, about a copy that lies at these offsets."""
+    """A check to send to a producer of the group, about the copy at these offsets."""
 
     group: str
     root: int
@@ -88,7 +88,7 @@ class Check:
 
 
 class Transactions:
-    """For one thread. `rules` are asked for at every step, so that settings count at once."""
+    """For one thread. `rules` is called at every step, so that changed settings apply immediately."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Transactions:
         place: Callable[[NewMessage], NewMessage] = lambda message: message,
         on_committed: Callable[[NewMessage, AppendResult], None] = lambda message, result: None,
     ) -> None:
-        """`place` gives a committed message its queue: one with a delay has to wait first."""
+        """`place` places a committed message, which may have a delay."""
         self.ledger = TransactionLedger()
         self._log = source
         self._topics = topics
@@ -112,11 +112,11 @@ class Transactions:
         self._make_key = make_key
         self._place = place
         self._on_committed = on_committed
-        self._pending_ops: deque[tuple[int, int | None, int | None]] = deque()  # ops the store had no room for
+        self._pending_ops: deque[tuple[int, int | None, int | None]] = deque()  # ops that the store rejected
         self._floors: tuple[int, Floors] | None = None
 
     def start(self) -> None:
-        """Go on where the log ends."""
+        """Replay the queues of halves and ops."""
         half, op = (self._offsets.get(TRANSACTION_GROUP, topic, QUEUE_ID) for topic in (HALF_TOPIC, HALF_OP_TOPIC))
         for old, new in replay(self.ledger, self._log, Floors(half, op)):
             self._op(old, moved_to=new)
@@ -126,7 +126,7 @@ class Transactions:
     # halves
 
     def prepare(self, message: NewMessage, properties: dict[str, str]) -> NewMessage:
-        """The half to be stored of a message with these properties; a unique key is added to them where it lacks."""
+        """The half message to store; adds a unique key to `properties` if it is missing."""
         for topic in (HALF_TOPIC, HALF_OP_TOPIC):
             self._topics.create_exactly(topic, 1, now_ms=self._now_ms())
         properties.setdefault(Property.UNIQUE_KEY, self._make_key())
@@ -166,7 +166,7 @@ class Transactions:
             )
 
     def half_of(self, decision: Decision) -> Half:
-        """The half a decision is about; RejectedDecisionError when it cannot be that one."""
+        """The half of a decision; RejectedDecisionError if offsets or group do not match."""
         half = self._log.half_at(decision.half_log_offset)
         if half is None:
             raise RejectedDecisionError(
@@ -186,7 +186,7 @@ class Transactions:
         return half
 
     def _open_one(self, root: int, half: Half) -> OpenTransaction | None:
-        """The transaction when it is open indeed: a step that a crash cut short is finished first."""
+        """The transaction if it is open, after finishing a step that a crash interrupted."""
         transaction = self.ledger.find(root)
         if transaction is None or transaction.verified:
             return transaction
@@ -226,12 +226,12 @@ class Transactions:
     # checks
 
     def start_round(self) -> list[int]:
-        """The transactions to be looked at in this round of checks."""
+        """The open transactions of a round of checks."""
         self._write_pending_ops()
         return [transaction.root for transaction in self.ledger]
 
     def check(self, root: int) -> Check | None:
-        """Do what is due about one transaction; the question to be asked, if there is one."""
+        """Run the due step of a transaction; returns a check to send, or None."""
         transaction, rules = self.ledger.find(root), self._rules()
         if transaction is None:
             return None
@@ -252,7 +252,7 @@ class Transactions:
     def _move(self, transaction: OpenTransaction, half: Half, checks: int, *, asks: bool) -> Check | None:
         message = copy_of(half, transaction.root, checks)
         result = self._log.append(message)
-        if result.status in _TOO_LARGE:  # a half of another broker, with no room for the counter
+        if result.status in _TOO_LARGE:  # a half of another broker, without room for the counter
             self._give_up(transaction, half)
         if not result.status.stored:
             return None
@@ -277,16 +277,18 @@ class Transactions:
         if not self._log.append(given_up(half, transaction.root)).status.stored:
             return
         self._close(transaction, Outcome.GIVEN_UP)
-        log.warning("nobody decided on message %s of producer group %s for topic %s in %d checks: it is in %s",
+        log.warning("message %s of producer group %s for topic %s not decided after %d checks, moved to %s",
                     half.unique_key, half.group, half.topic, transaction.checks, CHECK_EXHAUSTED_TOPIC)  # fmt: skip
 
     def _forget_deleted(self, transaction: OpenTransaction) -> None:
         if transaction.log_offset < self._log.start:
-            log.warning("the half message at queue offset %d was deleted undecided", transaction.queue_offset)
+            log.warning(
+                "the undecided half message at queue offset %d was deleted with its log file", transaction.queue_offset
+            )
             self.ledger.completed(transaction.root, Outcome.GIVEN_UP)
 
     def resume(self, half: Half) -> None:
-        """Ask about a transaction anew, all checks to come; RejectedDecisionError when it is settled."""
+        """Restart the checks of a transaction; RejectedDecisionError if it is complete."""
         root = self._log.root_of(half)
         transaction = self._open_one(root, half)
         if transaction is None and (outcome := self._log.outcome_of(root, half)) is not Outcome.GIVEN_UP:
@@ -303,7 +305,7 @@ class Transactions:
     # op messages
 
     def _op(self, half_offset: int, *, key: int | None = None, moved_to: int | None = None) -> None:
-        """Say that a half is done with; when the store has no room, later."""
+        """Write an op message for a half; queued for a retry if the store rejects it."""
         if self._pending_ops or not self._write_op(half_offset, key=key, moved_to=moved_to).status.stored:
             self._pending_ops.append((half_offset, key, moved_to))
 
@@ -324,8 +326,8 @@ class Transactions:
     # floors
 
     def save_floors(self, log_end: int, safe_to: int) -> None:
-        """Note how far the queues are done with, once the log is on disk as far as it was when that was so: a floor
-        that outlives the copies it counts on would lose them."""
+        """Save the floors once the log is flushed up to its end at the time they were computed: a floor must not
+        survive the loss of the copies it relies on."""
         if self._floors is not None and safe_to >= self._floors[0]:
             self._commit_floors(self._floors[1])
             self._floors = None

@@ -1,4 +1,4 @@
-"""Transactions of a broker: half messages, decisions, checks, and the requests about them."""
+"""Constructs the transaction service, its checks and handlers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TransactionSubsystem:
 
     def _place(self, message: NewMessage) -> NewMessage:
         properties = decode_properties(message.properties)
-        if Property.DELAY not in properties:  # Apache's producers leave it out, and we remove it
+        if Property.DELAY not in properties:  # never set by Apache's producers, and removed from halves here
             return message
         rules = self._settings.config.delay_rules(len(self._store.config.delays_ms))
         try:
