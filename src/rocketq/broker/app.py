@@ -185,7 +185,7 @@ class Broker:
 
     def _restart(self, *, empty: bool) -> None:
         if self._restarting is None or self._restarting.done():
-            self._restarting = asyncio.get_running_loop().create_task(self._restart_as_slave(empty=anew))
+            self._restarting = asyncio.get_running_loop().create_task(self._restart_as_slave(empty=empty))
 
     async def _restart_as_slave(self, *, empty: bool) -> None:
         await self._close(self.parts, 0)

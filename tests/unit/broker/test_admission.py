@@ -250,7 +250,7 @@ PULL_FAULTS: list[tuple[Callable[[State], Any], Rejection]] = [
     (lambda state: setattr(state, "quotas", "topic/T: 5 msg/s"), BUSY),
     (
         lambda state: setattr(state, "consumer", None),
-        rejected(ResponseCode.SUBSCRIPTION_NOT_EXIST, "no member of consumer group G has sent a heartbeat to this broker yet"),
+        rejected(ResponseCode.SUBSCRIPTION_NOT_EXIST, "no member of consumer group G has sent a heartbeat yet"),
     ),
     (
         lambda state: (

@@ -189,7 +189,7 @@ def _known_subscription(ask: PullAsk, group: GroupConfig, tables: AdmissionTable
     """The group's subscription from heartbeats."""
     members = tables.consumers.get(ask.group)
     if members is None:
-        remark = f"no member of consumer group {ask.group} has sent a heartbeat to this broker yet"
+        remark = f"no member of consumer group {ask.group} has sent a heartbeat yet"
         return Rejection(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
     if members.model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
         return _forbidden(_FORBIDDEN_BROADCAST, f"consumer group {ask.group} may not consume as broadcast")
