@@ -28,7 +28,7 @@ class Side:
         ports = CopyPorts(self.topics, GroupTable(), OffsetTable(), StateFiles(store.config.root), store)
         self.epochs = EpochList([Epoch(1, 0)])
         self.tables = MasterTables(ports, lambda: self.epochs)
-        self.topics.listeners.append(self.tables.note_deletions)
+        self.topics.listeners.append(self.tables.record_deletions)
 
     def make(self, topic: str) -> None:
         self.topics.put(TopicConfig(topic=topic), now_ms=NOW_MS)
