@@ -45,7 +45,7 @@ IMPORTED_FROM: Final = {
     "Any": "typing",
     "Final": "typing",
     "Transport": "asyncio",
-    "AnswerRoom": "rocketq.kernel.ports",
+    "AnswerSlots": "rocketq.kernel.ports",
     "ConnectionOwner": "rocketq.kernel.ports",
     "StorePort": "rocketq.kernel.ports",
     "final": "typing",

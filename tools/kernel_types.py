@@ -69,7 +69,7 @@ TYPES: Final = {
     # fast_path
     "fast_path.FastPath.held": "list[tuple[FastConnection, bytes]]",
     "fast_path.FastPath.__init__.store": "StorePort",
-    "fast_path.FastPath._dispatcher": "AnswerRoom",
+    "fast_path.FastPath._dispatcher": "AnswerSlots",
     "fast_path.FastPath.__init__.clocks": "tuple[Callable[[], int], Callable[[], int]]",
     "fast_path.FastPath._call_soon": "Callable[[Callable[[], object]], object]",
     "fast_path.FastPath._finish_turn": "Callable[[], object]",

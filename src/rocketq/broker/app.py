@@ -250,7 +250,7 @@ class Broker:
         limits = Limits(idle_ms=config.idle_seconds * 1000)
         main, vip = (self._make_dispatcher(parts) for _ in range(2))
         self._dispatchers = [main, vip]
-        main.add_work(parts.pull.loads.finish)
+        main.add_pending_work(parts.pull.loads.finish)
         parts.pull.attach_pulls(main)
         self._servers = []
         for dispatcher, port in ((main, config.port), (vip, config.port + VIP_STEP)):
@@ -259,7 +259,7 @@ class Broker:
                 dispatcher,
                 limits=limits,
                 tls=self._tls,
-                feed=self._fast_path_of(parts, dispatcher),
+                frame_reader=self._fast_path_of(parts, dispatcher),
                 draining=parts.store.generation.bump,
             )
             server.add_close_callback(self._disconnected)
@@ -268,7 +268,7 @@ class Broker:
 
     def _make_dispatcher(self, parts: Subsystems) -> Dispatcher:
         """The checks and middleware of every request, in order."""
-        shares = [parts.registrar.settle]
+        shares = [parts.registrar.wait_registered]
         if self._fenced is not None:
             shares.insert(0, self._fenced.tables_shared)
         return Dispatcher(

@@ -168,7 +168,7 @@ class GroupPulls:
             connection = self._session.opened(addr)
             if connection is None or connection.writes_paused:
                 connection, timeout_ms = await self._session.writable(addr, RequestCode.PULL_MESSAGE, timeout_ms)
-            answer = await connection.begin_call(
+            answer = await connection.start_call(
                 RequestCode.PULL_MESSAGE,
                 timeout_ms,
                 lambda opaque: template.frame(opaque, queue_offset, flags, committed, hold_ms),

@@ -37,7 +37,7 @@ from rocketq.protocol.headers.offsets import ClientStatusRequest, ResetClientOff
 from rocketq.protocol.headers.send import CheckTransactionRequest, PushReplyRequest
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import Property
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 
 log = logging.getLogger(__name__)
 
@@ -314,7 +314,7 @@ async def consume_directly(request: Request[ConsumeDirectlyRequest], members: Me
 def _consumer(members: Members, group: str) -> Consumes:
     consumer = members.consumer(group)
     if not isinstance(consumer, Consumes):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer group {group} is not in this client")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"consumer group {group} is not in this client")
     return consumer
 
 

@@ -238,7 +238,7 @@ class SendPath:
         template = self._template(queue, code)
         born_ms = self._clock.now_ms()
         queue_id = queue.queue_id
-        answer = await connection.begin_call(
+        answer = await connection.start_call(
             code, timeout_ms, lambda opaque: template.frame(opaque, queue_id, born_ms, outgoing)
         )
         if answer.code not in SEND_STATUSES:

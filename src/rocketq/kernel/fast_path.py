@@ -105,7 +105,7 @@ class FastPath:
         self._sends.generation = self._pulls.generation = self._allowed
         self.frames.scope = connection.number if self.scoped else 0
         if self._sends.durable:
-            self._sends.held_max = self._dispatcher.room
+            self._sends.held_max = self._dispatcher.free_slots
         try:
             at = self.frames.run(data, at, connection.born_host, now_ms)
             done = True

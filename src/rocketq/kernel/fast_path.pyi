@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rocketq.kernel.admission import Generation
 from rocketq.kernel.fast_frames import FastFrames
-from rocketq.kernel.ports import AnswerRoom, ConnectionOwner, StorePort
+from rocketq.kernel.ports import AnswerSlots, ConnectionOwner, StorePort
 
 READ_BYTES_MAX: Final = 196608
 DEFERRED_BYTES_MAX: Final = 4096
@@ -29,7 +29,7 @@ class FastPath:
         frames: FastFrames,
         generation: Generation,
         store: StorePort,
-        dispatcher: AnswerRoom,
+        dispatcher: AnswerSlots,
         clocks: tuple[Callable[[], int], Callable[[], int]],
         call_soon: Callable[[Callable[[], object]], object],
         finish_turn: Callable[[], object],

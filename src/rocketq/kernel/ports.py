@@ -25,11 +25,11 @@ class StorePort(Protocol):
     def append_listeners(self) -> list[Callable[[], None]]: ...
 
 
-class AnswerRoom(Protocol):
+class AnswerSlots(Protocol):
     """Limits how many more answers may wait."""
 
     @property
-    def room(self) -> int: ...
+    def free_slots(self) -> int: ...
 
 
 class ConnectionOwner(Protocol):

@@ -1,4 +1,4 @@
-"""The NameServer: where topics and brokers are. Instances know nothing of each other."""
+"""The NameServer: routes of topics and addresses of brokers. Instances are independent of each other."""
 
 from rocketq.nameserver.app import NameServer
 from rocketq.nameserver.config import NameServerConfig

@@ -1,4 +1,4 @@
-"""A NameServer put together: the table, its handlers, a server, and the scan for brokers that fell silent."""
+"""The NameServer: route table, handlers, server, and the periodic removal of expired brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST_SCAN_S = 5
 
 
 class NameServer:
-    """Runs on the event loop it is started on; routes live in memory, key-value config in a file."""
+    """Runs on the event loop that starts it; routes are kept in memory, the key-value config in a file."""
 
     def __init__(
         self, config: NameServerConfig | None = None, *, tls: TlsConfig | None = None, clock: Clock | None = None
@@ -45,12 +45,12 @@ class NameServer:
         return self._server.port
 
     async def start(self) -> None:
-        """Serve; `addr` tells where."""
+        """Listen; `addr` is the address."""
         raise_file_limit()
         await self._server.start(self._config.host, self._config.port)
-        self._settings.listens_at(self.port)
+        self._settings.set_port(self.port)
         self._scanning = asyncio.get_running_loop().create_task(self._scan_regularly())
-        log.info("NameServer serves at %s", self.addr)
+        log.info("NameServer listens on %s", self.addr)
 
     async def stop(self, drain_ms: int = 3_000) -> None:
         if self._scanning is not None:
@@ -60,10 +60,10 @@ class NameServer:
         log.info("NameServer stopped")
 
     def scan(self) -> None:
-        """Remove brokers that fell silent, and close what is left of their connections."""
-        for link in self._routes.expire(self._clock.monotonic_ms()):
-            assert isinstance(link, Connection)
-            link.close("its broker was not heard of in time")
+        """Remove brokers whose registration expired, and close their connections."""
+        for connection in self._routes.expire(self._clock.monotonic_ms()):
+            assert isinstance(connection, Connection)
+            connection.close("the registration of its broker expired")
 
     async def _scan_regularly(self) -> None:
         await asyncio.sleep(min(_FIRST_SCAN_S, self._config.scan_interval_ms / 1000))
@@ -73,4 +73,4 @@ class NameServer:
 
     def _disconnected(self, connection: Connection) -> None:
         for addr in self._routes.disconnect(connection):
-            log.info("the broker at %s is gone with its connection", addr)
+            log.info("broker removed because its connection closed: addr=%s", addr)

@@ -16,7 +16,7 @@ _CONFIG_PATH = Path.home() / "namesrv" / "namesrv.properties"
 
 
 def option(key: str, default: Any, about: str) -> Any:
-    """A field that Apache's namesrv.conf calls `key`; `about` is its line in the reference."""
+    """A field with the name `key` in Apache's namesrv.conf; `about` describes it in the settings reference."""
     return field(default=default, metadata={"key": key, "about": about})
 
 
@@ -45,26 +45,26 @@ class NameServerConfig:
 
     @classmethod
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> NameServerConfig:
-        """From Apache's keys; others are left to the caller (`unknown_keys`). `given` wins."""
+        """From Apache's keys; unknown ones are ignored (see `unknown_keys`). `given` overrides."""
         return cls(**(parse_settings(settings) | given))
 
     def to_java(self) -> dict[str, str]:
-        """Every key with its value, as texts."""
+        """All keys with their values as text."""
         return {item.metadata["key"]: _to_text(getattr(self, item.name)) for item in fields(self)}
 
 
 def unknown_keys(settings: Mapping[str, str]) -> list[str]:
-    """Keys that mean nothing to a NameServer."""
+    """Keys that the NameServer does not support."""
     return [key for key in settings if key not in _fields_by_key() and not key.startswith(TLS_PREFIX)]
 
 
 def describe_unknown(keys: Iterable[str]) -> str:
-    """Keys that mean nothing, each with the known one it looks like."""
+    """Unknown keys as text, each with a similar known one."""
     return suggest_keys(keys, _fields_by_key())
 
 
 def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """The known ones by our names; ConfigError names a bad one."""
+    """Known settings by field name; ConfigError names an invalid one."""
     known = _fields_by_key()
     return {
         known[key].name: parse_value(key, text, known[key].default) for key, text in settings.items() if key in known

@@ -1,4 +1,4 @@
-"""What a NameServer answers to each request."""
+"""Request handlers of the NameServer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rocketq.protocol.fastjson import run_steps
 from rocketq.protocol.headers import nameserver as headers
 from rocketq.protocol.messages import body_crc
 from rocketq.protocol.names import ORDER_NAMESPACE
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import finish
 
@@ -49,9 +49,9 @@ handlers: Handlers[Ports] = Handlers()
 def register_broker(
     request: Request[headers.RegisterBrokerRequest], ports: Ports
 ) -> Reply | Coroutine[Any, Any, Reply]:
-    """Of many topics in slices, one broker after the other; of a few before the next request is read."""
+    """A short body is registered immediately, a long one in slices, one broker at a time."""
     if request.header.body_crc not in (0, body_crc(request.body)):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "the body does not have the CRC its header says")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the CRC32 of the body differs from bodyCrc32 in the header")
     if len(request.body) > _SHORT_BODY_BYTES or ports.registering.locked():
         return _register_in_slices(request, ports)
     body = run_steps(_read(request))
@@ -64,7 +64,7 @@ async def _register_in_slices(request: Request[headers.RegisterBrokerRequest], p
     async with ports.registering:
         registration = _registration(request, await finish(_read(request)))
         if request.connection.is_closed:
-            return Reply()  # the broker is gone with its connection
+            return Reply()  # the broker disconnected in the meantime
         now_ms = ports.clock.monotonic_ms()
         return _registered(await finish(ports.routes.register_steps(registration, request.connection, now_ms)), ports)
 
@@ -95,7 +95,7 @@ def _registered(master: Master | None, ports: Ports) -> Reply:
 
 
 def _is_compressed(request: Request[headers.RegisterBrokerRequest]) -> bool:
-    """A 5.3.3 broker compresses and says it did not; no JSON starts like a zlib stream."""
+    """Brokers of 5.3.3 compress the body and send compressed=false; JSON never starts with the first byte of zlib."""
     return request.header.compressed or request.body.startswith(_ZLIB_START)
 
 
@@ -108,11 +108,11 @@ def unregister_broker(request: Request[headers.UnregisterBrokerRequest], ports: 
 
 @handlers.on(RequestCode.QUERY_DATA_VERSION)
 def query_data_version(request: Request[headers.QueryDataVersionRequest], ports: Ports) -> Reply:
-    """Whether a broker should register again; when not, having asked keeps it alive."""
+    """Whether a broker must register again. If not, the request counts as its heartbeat."""
     name, addr = request.header.broker_name, request.header.broker_addr
     known = ports.routes.data_version(name, addr)
-    theirs = DataVersion.decode(request.body) if request.body else DataVersion()
-    changed = known is None or not same_version(known, theirs)
+    version = DataVersion.decode(request.body) if request.body else DataVersion()
+    changed = known is None or not same_version(known, version)
     if not changed:
         ports.routes.heartbeat(name, addr, ports.clock.monotonic_ms())
     return Reply(header=headers.QueryDataVersionResponse(changed=changed), body=known or b"")
@@ -152,12 +152,12 @@ def add_write_perm(request: Request[headers.AddWritePermRequest], ports: Ports) 
 
 @handlers.on(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 def route(request: Request[headers.RouteRequest], ports: Ports) -> Reply:
-    """One form for all clients: quoted broker ids are strict JSON, and older clients read them too."""
+    """All clients get quoted broker ids: strict JSON, which older clients read too."""
     topic = request.header.topic
     order = ports.kv.get(ORDER_NAMESPACE, topic) if ports.settings.config.order_enabled else None
     found = route_views.topic_route(ports.routes, topic, order)
     if found is None:
-        return Reply(ResponseCode.TOPIC_NOT_EXIST, f"no broker has registered the topic {topic!r}")
+        return Reply(ResponseCode.TOPIC_NOT_EXIST, f"no broker has registered topic {topic!r}")
     return Reply(body=found)
 
 
@@ -219,7 +219,7 @@ def get_kv(request: Request[headers.GetConfigRequest], ports: Ports) -> Reply:
     namespace, key = request.header.namespace, request.header.key
     value = ports.kv.get(namespace, key)
     if value is None:
-        return Reply(ResponseCode.QUERY_NOT_FOUND, f"there is no key {key!r} in namespace {namespace!r}")
+        return Reply(ResponseCode.QUERY_NOT_FOUND, f"key {key!r} does not exist in namespace {namespace!r}")
     return Reply(header=headers.GetConfigResponse(value=value))
 
 
@@ -233,7 +233,7 @@ async def delete_kv(request: Request[headers.DeleteConfigRequest], ports: Ports)
 def list_kv(request: Request[headers.ListConfigRequest], ports: Ports) -> Reply:
     table = ports.kv.list(request.header.namespace)
     if table is None:
-        return Reply(ResponseCode.QUERY_NOT_FOUND, f"there is no namespace {request.header.namespace!r}")
+        return Reply(ResponseCode.QUERY_NOT_FOUND, f"namespace {request.header.namespace!r} does not exist")
     return Reply(body=KeyValues(table=table))
 
 
@@ -247,5 +247,5 @@ async def update_config(request: Request[None], ports: Ports) -> Reply:
     try:
         await asyncio.to_thread(ports.settings.update, decode_config(request.body))
     except ConfigError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return Reply()

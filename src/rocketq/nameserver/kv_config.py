@@ -1,4 +1,4 @@
-"""Key-value config by namespace, kept in Apache's kvConfig.json."""
+"""Key-value config by namespace, saved in Apache's kvConfig.json."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class KvFile(Body):
 
 
 class KvConfig:
-    """What is put here survives a restart: a change counts once the file is written. That waits for the disk, so it is
-    done on other threads, one at a time; reading needs no lock, for a table is replaced and never edited."""
+    """Changes are durable: each is applied after the file is written. `put` and `delete` block on the disk and run on
+    other threads, one at a time; reads need no lock because tables are replaced, never edited."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,7 +34,7 @@ class KvConfig:
         return self._table.get(namespace, {}).get(key)
 
     def list(self, namespace: str) -> dict[str, str] | None:
-        """None when nothing was ever put there; an emptied namespace is an empty table."""
+        """All keys of a namespace; None when it never had one, empty when all were deleted."""
         table = self._table.get(namespace)
         return None if table is None else dict(table)
 
@@ -55,7 +55,7 @@ class KvConfig:
 
 
 def _load(path: Path) -> Table:
-    """From the file, or from its backup when it is damaged."""
+    """Read the file, or its backup when it is damaged."""
     unreadable = []
     for file in (path, backup_of(path)):
         try:
@@ -66,5 +66,5 @@ def _load(path: Path) -> Table:
             log.error("%s is damaged: %s", file, error)
             unreadable.append(file)
     if unreadable:
-        raise DamagedStateError(f"{path} is damaged, and there is no usable backup beside it")
+        raise DamagedStateError(f"{path} is damaged and has no readable backup")
     return {}

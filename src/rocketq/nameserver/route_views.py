@@ -1,4 +1,4 @@
-"""What a route table says, as bodies of answers."""
+"""Answer bodies computed from the route table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNIT_SUB = int(TopicSysFlag.UNIT_SUB)
 
 
 def topic_route(table: RouteTable, topic: str, order_config: str | None = None) -> TopicRoute | None:
-    """Where a topic is; None when no living broker has it. Brokers with slaves only are in it, without id 0."""
+    """The route of a topic; None when no live broker has it. A broker with slaves only is included, without id 0."""
     queues = table.topics.get(topic)
     if not queues:
         return None
@@ -44,10 +44,10 @@ def cluster_topics(table: RouteTable, cluster: str) -> TopicList:
 
 
 def system_topics(table: RouteTable) -> TopicList:
-    """Cluster and broker names, each of which is a topic, and a broker to ask for the rest."""
+    """Cluster and broker names, each of which is a topic, and a broker that lists further system topics."""
     clusters = _clusters(table)
     names = dict.fromkeys(name for cluster, brokers in clusters.items() for name in (cluster, *brokers))
-    return TopicList(topics=tuple(names), broker_addr=_some_addr(table))
+    return TopicList(topics=tuple(names), broker_addr=_any_addr(table))
 
 
 def unit_topics(table: RouteTable) -> TopicList:
@@ -63,7 +63,7 @@ def unit_sub_only_topics(table: RouteTable) -> TopicList:
 
 
 def member_group(table: RouteTable, cluster: str, broker_name: str) -> MemberGroup:
-    """The replicas of one broker name; none when it is unknown."""
+    """The replicas of one broker name; empty when it is unknown."""
     broker = table.brokers.get(broker_name)
     return MemberGroup(cluster=cluster, broker_name=broker_name, addrs=_sorted_addrs(broker) if broker else {})
 
@@ -79,8 +79,8 @@ def _sorted_addrs(broker: Broker) -> dict[int, str]:
 
 
 def _filter_servers(table: RouteTable, names: list[str]) -> dict[str, tuple[str, ...]]:
-    places = ((name, addr) for name in names for addr in table.brokers[name].addrs.values())
-    found = ((place[1], table.live[place].filter_servers) for place in places if place in table.live)
+    keys = ((name, addr) for name in names for addr in table.brokers[name].addrs.values())
+    found = ((key[1], table.live[key].filter_servers) for key in keys if key in table.live)
     return {addr: servers for addr, servers in found if servers}
 
 
@@ -91,8 +91,8 @@ def _clusters(table: RouteTable) -> dict[str, list[str]]:
     return dict(sorted(clusters.items()))
 
 
-def _some_addr(table: RouteTable) -> str | None:
-    """A master's if there is one."""
+def _any_addr(table: RouteTable) -> str | None:
+    """The address of a master, else of any broker."""
     brokers = [broker for _, broker in sorted(table.brokers.items())]
     masters = [broker.addrs[MASTER_ID] for broker in brokers if MASTER_ID in broker.addrs]
     others = [addr for broker in brokers for addr in broker.addrs.values()]
@@ -100,6 +100,6 @@ def _some_addr(table: RouteTable) -> str | None:
 
 
 def _topics_by_flag(table: RouteTable, matches: Callable[[int], bool]) -> TopicList:
-    """A topic's flag is that of its first broker, as for Apache."""
+    """Topics by the flag of their first broker, as Apache does."""
     found = (topic for topic, queues in table.topics.items() if matches(next(iter(queues.values())).topic_sys_flag))
     return TopicList(topics=tuple(sorted(found)))

@@ -1,4 +1,4 @@
-"""The config of a running NameServer: read, changed and kept on request of operators."""
+"""Settings of a running NameServer: read and changed by operators, saved to a file."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from rocketq.nameserver.config import NameServerConfig, describe_unknown, parse_
 from rocketq.nameserver.state_file import read_text, write_state
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.config_text import format_config, parse_config
-from rocketq.remoting import Refusal
+from rocketq.remoting import RequestRejected
 
 log = logging.getLogger(__name__)
 
 FIXED_KEYS: Final = frozenset({"kvConfigPath", "configStorePath"})
-"""Whoever could change these could write any file."""
+"""Changing these by request would allow writing any file."""
 
 
 class Settings:
-    """`order_enabled` counts at once, everything else at the next start. Changes wait for the disk: other threads."""
+    """`order_enabled` takes effect immediately, other settings at the next start. `update` blocks on disk writes."""
 
     def __init__(self, config: NameServerConfig) -> None:
         self.config = config
         self._changing = threading.Lock()
 
     def update(self, changes: Mapping[str, str]) -> None:
-        """Take and keep the known settings; ConfigError or Refusal when one is bad or fixed, and then none is taken."""
+        """Apply and save the known settings; ConfigError or RequestRejected, and no change, when one is invalid."""
         if fixed := FIXED_KEYS & changes.keys():
-            raise Refusal(ResponseCode.NO_PERMISSION, f"{', '.join(sorted(fixed))} cannot be changed while running")
+            raise RequestRejected(
+                ResponseCode.NO_PERMISSION, f"{', '.join(sorted(fixed))} cannot be changed while running"
+            )
         if unknown := unknown_keys(changes):
-            log.warning("unknown settings are ignored: %s", describe_unknown(unknown))
+            log.warning("ignoring unknown settings: %s", describe_unknown(unknown))
         known = {key: text for key, text in changes.items() if key not in unknown}
         with self._changing:
             config = replace(self.config, **parse_settings(known))
@@ -40,8 +42,8 @@ class Settings:
             write_state(config.config_path, format_config(kept | known).encode())
             self.config = config
 
-    def listens_at(self, port: int) -> None:
-        """The port in use, for tools; the configured one may be 0."""
+    def set_port(self, port: int) -> None:
+        """Set the port in use; the configured one may be 0."""
         self.config = replace(self.config, port=port)
 
     def text(self) -> str:

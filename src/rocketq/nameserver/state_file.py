@@ -1,4 +1,4 @@
-"""Small files that are replaced whole: either the old or the new content is there, and the old one beside it."""
+"""Small state files, replaced atomically, with the previous content kept as a backup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_state(path: Path, data: bytes) -> None:
-    """Replace a file; what it held stays as `<name>.bak`."""
+    """Replace a file atomically; its previous content is kept as `<name>.bak`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         _replace(backup_of(path), path.read_bytes())
@@ -15,7 +15,7 @@ def write_state(path: Path, data: bytes) -> None:
 
 
 def read_text(path: Path) -> str | None:
-    """None when there is no such file."""
+    """The text of a file; None when it does not exist."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -35,6 +35,6 @@ def _replace(path: Path, data: bytes) -> None:
     scratch.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # or a power cut may bring the old name back
+        os.fsync(folder)  # else a power failure may undo the rename
     finally:
         os.close(folder)

@@ -1,1 +1,1 @@
-"""The wire protocol without IO: bytes in, values out. docs/internals/wire.md says where things live."""
+"""The wire protocol without IO: bytes in, values out. docs/internals/wire.md lists the modules."""

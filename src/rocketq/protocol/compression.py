@@ -1,7 +1,7 @@
 """Compressed message bodies.
 
-The sysFlag says which way: bit 0 that, bits 8 to 10 how. No type means zlib, as before 4.9. lz4 and zstd need their
-packages (`lz4`, `zstandard`), which are imported only when such a body is met.
+Bit 0 of the sysFlag marks a compressed body, bits 8 to 10 give the type. No type means zlib, as before 4.9. lz4 and
+zstd need the packages `lz4` and `zstandard`, which are imported on first use.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def compress(body: bytes, kind: Compression = Compression.ZLIB, *, level: int = 
 
 
 def decompress(body: bytes, sys_flag: int, *, inflated_bytes_max: int = INFLATED_BYTES_MAX) -> bytes:
-    """The body as its producer gave it, by what the sysFlag says; unchanged when it is not compressed."""
+    """The decompressed body by its sysFlag; unchanged when it is not compressed."""
     kind = compression_of(sys_flag)
     if kind is None:
         return body
@@ -69,9 +69,9 @@ def decompress(body: bytes, sys_flag: int, *, inflated_bytes_max: int = INFLATED
     try:
         inflated = stream.decompress(body, inflated_bytes_max)
     except (zlib.error, RuntimeError, ValueError, EOFError) as error:  # RuntimeError is lz4's
-        raise RemoteProtocolError(f"a {kind.name} body does not inflate: {error}") from None
+        raise RemoteProtocolError(f"a {kind.name} body cannot be decompressed: {error}") from None
     if not stream.eof:
-        raise RemoteProtocolError(f"a {kind.name} body is cut off, or over {inflated_bytes_max} bytes")
+        raise RemoteProtocolError(f"a {kind.name} body is truncated or exceeds {inflated_bytes_max} bytes")
     return bytes(inflated)
 
 
@@ -86,7 +86,7 @@ def _stream(kind: Compression) -> Any:
 
 
 class _ZstdStream:
-    """zstandard inflates whatever it is given at once; small pieces keep what a hostile body can grow to in bounds."""
+    """zstandard has no output limit per call; small input pieces bound how far a hostile body can grow."""
 
     def __init__(self, module: Any) -> None:
         self._error: type[Exception] = module.ZstdError

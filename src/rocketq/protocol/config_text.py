@@ -62,7 +62,7 @@ def _kind(default: bool | float | Enum) -> str:
 
 
 def suggest_keys(unknown: Iterable[str], known: Collection[str]) -> str:
-    """Keys nobody knows, for a message; each with the known one it may be a slip of."""
+    """Unknown keys as text for a message, each with a similar known key."""
     by_lower = {key.lower(): key for key in known}
     parts = []
     for key in unknown:

@@ -11,7 +11,7 @@ from rocketq.protocol.command import Command
 
 
 class BrokerError(RocketQError):
-    """The peer answered with a failure code. `retriable` says whether another try, there or elsewhere, may help."""
+    """The peer answered with a failure code. `retriable`: a retry, at this or another broker, may succeed."""
 
     by_code: ClassVar[dict[int, type[BrokerError]]] = {}
 
@@ -32,8 +32,8 @@ class BrokerError(RocketQError):
 
 
 class AclDenied(BrokerError, code=None):
-    """The peer does not know who asks, or does not allow it. It has no code of its own: 4.x says 1 with the name of
-    what was raised, 5.x says 16 with one of a few sentences."""
+    """Access denied: unknown user, wrong signature or missing permission. 4.x answers code 1 with the exception's name,
+    5.x answers code 16 with one of a few fixed texts."""
 
 
 def failure_of(response: Command, *, peer: str | None = None) -> BrokerError:
@@ -51,7 +51,7 @@ _ACL_REMARK: Final = re.compile(
 )
 
 
-# Apache's producers retry 1, 2, 14, 16, 17, 204, 205 and 1500; its consumers go on after 19, 20, 24, 25, 27, 28 and
+# Apache's producers retry 1, 2, 14, 16, 17, 204, 205 and 1500; its consumers continue after 19, 20, 24, 25, 27, 28 and
 # 215. Codes 209 to 211 have no class: they mean different things in 4.x and 5.x.
 
 

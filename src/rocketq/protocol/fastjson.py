@@ -128,7 +128,7 @@ STRICT_DECODER = json.JSONDecoder(strict=False, parse_float=_finite, parse_const
 
 
 def _check_nesting(text: str, value: Any) -> None:
-    """The stdlib has no nesting limit of its own; only a text with many brackets can be too deep."""
+    """Enforce NESTING_MAX, which the stdlib lacks; only a text with many brackets is checked."""
     if text.count("{") + text.count("[") <= NESTING_MAX:
         return
     level, depth = [value], 0
@@ -140,7 +140,7 @@ def _check_nesting(text: str, value: Any) -> None:
 
 
 class _Reader:
-    """Recursive descent over the dialect, for what the stdlib refuses."""
+    """Recursive descent over the dialect, for text the stdlib rejects."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -309,7 +309,7 @@ _MISSING = object()
 
 
 def resolve_references(document: Any) -> Any:
-    """The document with its references replaced; it is not copied, changes are made in place."""
+    """Replace the references in a document, in place."""
     holders: dict[int, bool] = {}
     _mark_reference_holders(document, holders)
     _replace_references(document, document, holders)
@@ -398,7 +398,7 @@ def load_steps(data: bytes) -> Steps:
 
 
 def run_steps(steps: Generator[None, None, _Result]) -> _Result:
-    """What they return at their end, at once."""
+    """Run all steps without a pause and return their result."""
     while True:
         try:
             next(steps)
@@ -419,7 +419,7 @@ def _value_steps(text: str, at: int, depth: int) -> Steps:
             value, length = STRICT_DECODER.raw_decode(start)
             return value, at + length
         except json.JSONDecodeError:
-            pass  # it goes on behind these characters, or is bad
+            pass  # longer than these characters, or invalid
     return (yield from (_object_steps(text, at, depth) if first == "{" else _list_steps(text, at, depth)))
 
 

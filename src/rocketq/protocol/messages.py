@@ -43,7 +43,7 @@ def decode_records(data: bytes) -> list[Record]:
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of a record; its size, its body CRC and the host bits of its sysFlag are worked out anew."""
+    """The bytes of a record; its size, its body CRC and the host bits of its sysFlag are recomputed."""
     sys_flag = record.sys_flag & ~(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
     sys_flag |= SysFlag.BORN_HOST_V6 if record.born_host.is_ipv6 else 0
     sys_flag |= SysFlag.STORE_HOST_V6 if record.store_host.is_ipv6 else 0
@@ -169,7 +169,7 @@ def _packed_properties(properties: bytes) -> bytes:
 
 
 class _Reader:
-    """Takes fields in turn from the part of a buffer that one record says is its own."""
+    """Reads consecutive fields of one record from a buffer."""
 
     def __init__(self, data: bytes, at: int, end: int) -> None:
         if not at <= end <= len(data):

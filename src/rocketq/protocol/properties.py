@@ -48,7 +48,7 @@ def split_properties(text: str) -> dict[str, str]:
 
 
 def append_missing(data: bytes, additions: Mapping[str, str]) -> bytes:
-    """Add the properties whose names are not there yet, keeping the bytes that are."""
+    """Append properties whose names are missing; existing bytes are kept."""
     present = decode_properties(data)
     missing = encode_properties({name: value for name, value in additions.items() if name not in present})
     if data and missing and not data.endswith(b"\x02"):

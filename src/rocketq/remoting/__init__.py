@@ -8,5 +8,5 @@ from rocketq.runtime.on_demand import names_on_demand
 
 if TYPE_CHECKING:
     from rocketq.remoting.public import *  # noqa: F403
-else:  # some need no event loop
+else:  # the blocking client needs no event loop
     __getattr__, __dir__ = names_on_demand(globals())

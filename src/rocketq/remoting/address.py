@@ -1,4 +1,4 @@
-"""Addresses as texts: `host:port`, with brackets around an IPv6 host."""
+"""Addresses as text: `host:port`, with brackets around an IPv6 host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def split_addr(addr: str) -> tuple[str, int]:
     """Host and port of an address."""
     host, colon, port = addr.strip().rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
-        raise ConfigError(f"{addr!r} is not host:port")
+        raise ConfigError(f"{addr!r} is not an address of the form host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

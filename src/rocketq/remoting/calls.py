@@ -1,4 +1,4 @@
-"""Requests we send over one connection, each matched with its answer or its deadline."""
+"""Requests sent over one connection, each matched with its answer or its deadline."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Calls:
             run_after(self._hooks, self._connection, command, response)
         return response
 
-    def begin(self, code: int, timeout_ms: int, encode: Callable[[int], bytes]) -> asyncio.Future[Command]:
-        """As `call` past all hooks, for who makes the frame itself, given its opaque.
+    def start(self, code: int, timeout_ms: int, encode: Callable[[int], bytes]) -> asyncio.Future[Command]:
+        """As `call`, for a frame that `encode(opaque)` returns; hooks are not called.
 
-        Frames that are begun in one turn of the loop are written together.
+        Frames started in one turn of the loop are written together.
         """
-        self._refuse_if_closed()
+        self._raise_if_closed()
         if len(self._pending) >= self._connection.limits.calls_max:
-            raise TooManyRequestsError(self._connection.peer_addr, f"{len(self._pending)} requests wait for answers")
+            raise TooManyRequestsError(self._connection.peer_addr, f"{len(self._pending)} requests are unanswered")
         call = _Call(code, timeout_ms, self._loop.create_future())
         opaque = self._pending.add(call, self._now_ms() + timeout_ms)
         try:
@@ -78,28 +78,28 @@ class Calls:
         return call.answer
 
     def post(self, encode: Callable[[int], bytes]) -> None:
-        """As `begin`, for a frame that gets no answer."""
-        self._refuse_if_closed()
+        """As `start`, for a oneway frame."""
+        self._raise_if_closed()
         self._post(encode(self._pending.next_opaque()))
 
     def notify(self, command: Command) -> None:
         if self._hooks:
             run_before(self._hooks, self._connection, command)
-        self._refuse_if_closed()
+        self._raise_if_closed()
         self._connection.send(replace(command, opaque=self._pending.next_opaque()))
         if self._hooks:
             run_after(self._hooks, self._connection, command, None)
 
     def complete(self, response: Command) -> None:
-        """An answer came; one that nobody waits for (any more) is dropped."""
+        """Complete the call that this response answers; drop a response without one, such as a late one."""
         call = self._pending.take(response.opaque)
         if call is None:
-            log.debug("%s: an answer to opaque %d, which nobody waits for", self._connection.peer_addr, response.opaque)
+            log.debug("%s: response without a request, opaque=%d", self._connection.peer_addr, response.opaque)
         elif not call.answer.done():
             call.answer.set_result(response)
 
     def close(self, reason: str) -> None:
-        """Everybody who waits hears that no answer will come."""
+        """Fail all pending calls."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -107,9 +107,9 @@ class Calls:
             call.fail(ConnectionClosedError(self._connection.peer_addr, reason))
 
     async def _exchange(self, command: Command, timeout_ms: int) -> Command:
-        self._refuse_if_closed()
+        self._raise_if_closed()
         if len(self._pending) >= self._connection.limits.calls_max:
-            raise TooManyRequestsError(self._connection.peer_addr, f"{len(self._pending)} requests wait for answers")
+            raise TooManyRequestsError(self._connection.peer_addr, f"{len(self._pending)} requests are unanswered")
         call = _Call(command.code, timeout_ms, self._loop.create_future())
         opaque = self._pending.add(call, self._now_ms() + timeout_ms)
         try:
@@ -132,7 +132,7 @@ class Calls:
             frames, self._posted, self._posted_bytes = self._posted, [], 0
             self._connection.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
-    def _refuse_if_closed(self) -> None:
+    def _raise_if_closed(self) -> None:
         if self._connection.is_closed:
             raise ConnectionClosedError(self._connection.peer_addr, "the connection is closed")
 

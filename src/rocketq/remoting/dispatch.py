@@ -1,4 +1,4 @@
-"""From a request to its answer: checks, the handler of its code within its middleware, hooks, and failures."""
+"""Dispatch of requests: checks, middleware, the handler of the code, hooks, and failures as answers."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ log = logging.getLogger(__name__)
 _REMARK_CHARS_MAX = 1_000
 
 
-class Draft(Protocol):
-    """An answer that lacks what it takes over from its request."""
+class UnencodedAnswer(Protocol):
+    """An answer whose body is not encoded yet."""
 
     async def complete(self, request: Command, connection: Connection) -> Command | None:
-        """None when the peer has gone meanwhile."""
+        """Encode the answer; None when the connection was closed in the meantime."""
         ...
 
 
-class LateAnswer(Protocol):
-    """A coroutine of an answer, or what can be used like one."""
+class PendingAnswer(Protocol):
+    """A coroutine that returns an answer, or an object that can be awaited like one."""
 
-    def __await__(self) -> Generator[Any, None, Command | Draft | None]: ...
+    def __await__(self) -> Generator[Any, None, Command | UnencodedAnswer | None]: ...
 
     def close(self) -> None:
-        """It will not be awaited."""
+        """Called when it will not be awaited."""
         ...
 
 
 @dataclass(slots=True)
 class EncodedReply:
-    """An answer that is a whole frame already."""
+    """An answer that is already a whole frame."""
 
     frame: bytes
 
     def to_command(self) -> Command:
-        """For whoever must see what is in it."""
+        """Decode the frame, for hooks."""
         return decode_command(self.frame[4:])
 
 
-Answer = Command | EncodedReply | None | LateAnswer
+Answer = Command | EncodedReply | None | PendingAnswer
 Handler = Callable[[Command, "Connection"], Answer]
-"""Returns the answer, or a coroutine of it; None when it is given later by `connection.answer`, or never."""
+"""Returns the answer, a coroutine of it, or None if the handler calls `connection.answer` later or never."""
 Check = Callable[[Command, "Connection"], Command | None]
 """Returns the answer that rejects a request, or None to let it pass."""
 Middleware = Callable[[int, Handler], Handler]
-"""Wraps the handler of a code, or returns it as it is."""
+"""Wraps the handler of a code, or returns it unchanged."""
 
 
 class Hook(Protocol):
-    """Sees every request with its answer; changes nothing. `response` is None where none came."""
+    """Observes every request and its answer; changes nothing. `response` is None without an answer."""
 
     def before(self, connection: Connection, request: Command) -> None: ...
 
@@ -69,12 +69,12 @@ class Hook(Protocol):
 
 
 class Registry(Protocol):
-    """Where handlers are registered: a dispatcher, or something in front of one."""
+    """Accepts handlers: a dispatcher or a wrapper of one."""
 
     def register(self, code: int, handler: Handler) -> None: ...
 
 
-class Refusal(RocketQError):
+class RequestRejected(RocketQError):
     """Raised by a handler to answer with a code and a remark."""
 
     def __init__(self, code: int, remark: str, ext_fields: Mapping[str, str] | None = None) -> None:
@@ -85,11 +85,11 @@ class Refusal(RocketQError):
 
 
 class Dispatcher:
-    """Handlers by request code. A failure of one is an answer to its peer, never the end of the process.
+    """Handlers by request code. A failing handler produces an error answer; connection and process continue.
 
-    Every request passes `checks` in their order, known code or not, then its handler within `middleware`, the first one
-    outermost. With `handlers_max` handlers unfinished, further ones are not begun: the answer is code 2. `changed` is
-    called when checks or hooks are added or removed.
+    Every request, of a known code or not, passes `checks` in order, then the handler inside `middleware`, the first
+    outermost. With `handlers_max` unfinished handlers, further requests are answered with code 2. `changed` is called
+    when checks or hooks are added or removed.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Dispatcher:
         self.handlers_max = handlers_max
         self.held_count = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._works: list[Callable[[], Coroutine[Any, Any, object]]] = []
+        self._pending_works: list[Callable[[], Coroutine[Any, Any, object]]] = []
         self.checks: MutableSequence[Check] = ObservedList(changed, checks)
         self.hooks: MutableSequence[Hook] = ObservedList(changed)
 
@@ -118,11 +118,11 @@ class Dispatcher:
 
     @property
     def codes(self) -> frozenset[int]:
-        """What is served."""
+        """The request codes with a handler."""
         return frozenset(self._handlers)
 
     def dispatch(self, request: Command, connection: Connection) -> None:
-        """Have a request answered, now or when its handler has finished. Never raises."""
+        """Answer a request, now or when its handler has finished. Never raises."""
         if request.fault is not None:
             connection.answer(request, request.answer(ResponseCode.SYSTEM_ERROR, remark=request.fault))
             return
@@ -131,7 +131,7 @@ class Dispatcher:
             run_before(self.hooks, connection, request)
         try:
             answer = self._decide(request, connection)
-        except Exception as error:  # the boundary: a handler's failure must not end the connection
+        except Exception as error:  # the boundary: a failing handler must not close the connection
             answer = failure_answer(request, error)
         if answer is None:
             return
@@ -145,19 +145,19 @@ class Dispatcher:
         else:
             self._start(request, connection, answer)
 
-    def add_work(self, is_done: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Requests are also answered elsewhere, `held_count` of them for now; `is_done()` returns when none is left."""
-        self._works.append(is_done)
+    def add_pending_work(self, is_done: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Register requests answered outside of handlers. `held_count` counts them; `is_done()` waits for the last."""
+        self._pending_works.append(is_done)
 
     @property
-    def room(self) -> int:
-        """How many more requests may be under way."""
+    def free_slots(self) -> int:
+        """How many more requests may be in progress."""
         return self.handlers_max - len(self._tasks) - self.held_count
 
     async def finish(self, timeout_ms: int) -> None:
-        """Wait for the handlers under way; those not done in time are cancelled."""
+        """Wait for running handlers; cancel those that exceed the timeout."""
         tasks: set[asyncio.Task[Any]] = {*self._tasks}
-        tasks |= {asyncio.get_running_loop().create_task(is_done()) for is_done in self._works}
+        tasks |= {asyncio.get_running_loop().create_task(is_done()) for is_done in self._pending_works}
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=timeout_ms / 1000)
@@ -178,21 +178,21 @@ class Dispatcher:
         handler = self._handlers.get(request.code)
         if handler is None:
             return request.answer(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request code {request.code} is not supported here"
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request code {request.code} is not supported"
             )
         return handler(request, connection)
 
-    def _start(self, request: Command, connection: Connection, answer: LateAnswer) -> None:
-        if self.room <= 0:
+    def _start(self, request: Command, connection: Connection, answer: PendingAnswer) -> None:
+        if self.free_slots <= 0:
             answer.close()
-            remark = f"[OVERLOAD]system busy, {len(self._tasks) + self.held_count} requests are being handled"
+            remark = f"[OVERLOAD]system busy, {len(self._tasks) + self.held_count} requests are in progress"
             connection.answer(request, request.answer(ResponseCode.SYSTEM_BUSY, remark=remark))
             return
         task = asyncio.get_running_loop().create_task(self._answer_later(request, connection, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer_later(self, request: Command, connection: Connection, answer: LateAnswer) -> None:
+    async def _answer_later(self, request: Command, connection: Connection, answer: PendingAnswer) -> None:
         try:
             given = await answer
             if given is None or isinstance(given, Command):
@@ -202,15 +202,15 @@ class Dispatcher:
         except Exception as error:  # the same boundary as in dispatch
             response = failure_answer(request, error)
         if (task := asyncio.current_task()) is not None:
-            self._tasks.discard(task)  # not under way any more, should the peer ask again before this task is over
+            self._tasks.discard(task)  # free the slot before the answer: the peer may send the next request immediately
         if response is not None:
             connection.answer(request, response)
 
 
 def failure_answer(request: Command, error: Exception) -> Command:
-    """What a peer is told when its request failed; what we did not foresee is also in the log."""
+    """The answer to a failed request; unexpected errors are also logged."""
     match error:
-        case Refusal():
+        case RequestRejected():
             return request.answer(error.code, remark=error.remark, ext_fields=error.ext_fields)
         case ProtocolError():
             remark = str(error)
@@ -224,7 +224,7 @@ def run_before(hooks: Iterable[Hook], connection: Connection, request: Command) 
     for hook in hooks:
         try:
             hook.before(connection, request)
-        except Exception:  # an observer may not spoil what it observes
+        except Exception:  # a failing hook must not affect the request
             log.exception("a hook failed before request %d", request.code)
 
 
@@ -232,5 +232,5 @@ def run_after(hooks: Iterable[Hook], connection: Connection, request: Command, r
     for hook in hooks:
         try:
             hook.after(connection, request, response)
-        except Exception:  # an observer may not spoil what it observes
+        except Exception:  # a failing hook must not affect the request
             log.exception("a hook failed after request %d", request.code)

@@ -1,4 +1,4 @@
-"""Handlers as functions of a typed request and the few ports they need.
+"""Handlers: functions of a typed request and the ports they need.
 
 handlers: Handlers[KvPorts] = Handlers()
 
@@ -30,7 +30,7 @@ _Ports = TypeVar("_Ports")
 
 @dataclass(slots=True)
 class Request(Generic[H]):
-    """A request with its ext fields read; `header` is None where a code has none."""
+    """A request with its decoded header; `header` is None for codes without one."""
 
     header: H
     command: Command
@@ -47,7 +47,7 @@ class Request(Generic[H]):
 
 @dataclass(slots=True)
 class Reply:
-    """An answer without what it takes over from its request. A body in pieces is JSON that is made as it is read."""
+    """An answer; opaque and header form are taken from the request. An iterator as body yields pieces of JSON."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
@@ -56,7 +56,7 @@ class Reply:
 
     @property
     def is_long(self) -> bool:
-        """Whether the body takes so long to encode that it must be done in slices."""
+        """Whether the body must be encoded in slices because it is large."""
         return not (isinstance(self.body, bytes) or (isinstance(self.body, Body) and self.body.is_short()))
 
     def to_command(self, request: Command) -> Command:
@@ -68,7 +68,7 @@ class Reply:
         return self._with_body(request, to_bytes("".join(self.body)))
 
     async def complete(self, request: Command, connection: Connection) -> Command | None:
-        """As `to_command`, a long body in slices; None when the peer has gone meanwhile."""
+        """As `to_command`, with a long body encoded in slices; None when the connection is closed in the meantime."""
         if isinstance(self.body, bytes) or not self.is_long:
             return self.to_command(request)
         pieces = self.body.pieces() if isinstance(self.body, Body) else self.body
@@ -85,7 +85,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class SlicedAnswer:
-    """A LateAnswer to a request that is carried out: only the body is still to be encoded."""
+    """A PendingAnswer whose request is executed; only its body remains to be encoded, in slices."""
 
     reply: Reply
     request: Command
@@ -95,7 +95,7 @@ class SlicedAnswer:
         return self.reply.complete(self.request, self.connection).__await__()
 
     def close(self) -> None:
-        """Nothing was begun."""
+        """Nothing to cancel: encoding starts when it is awaited."""
 
 
 TypedAnswer = Reply | EncodedReply | None | Coroutine[Any, Any, Reply | None]
@@ -103,13 +103,13 @@ TypedHandler = Callable[[Request[Any], _Ports], TypedAnswer]
 
 
 class Handlers(Generic[_Ports]):
-    """The handlers of one family, before they know their ports."""
+    """The handlers of one family of request codes, bound to their ports later."""
 
     def __init__(self) -> None:
         self._by_code: dict[RequestCode, TypedHandler[_Ports]] = {}
 
     def on(self, *codes: RequestCode) -> Callable[[TypedHandler[_Ports]], TypedHandler[_Ports]]:
-        """Serve these codes with the decorated function."""
+        """Register the decorated function for these codes."""
 
         def add(handler: TypedHandler[_Ports]) -> TypedHandler[_Ports]:
             for code in codes:

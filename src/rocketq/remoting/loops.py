@@ -1,4 +1,4 @@
-"""Which event loop runs: uvloop's where it is installed, else asyncio's own."""
+"""Choice of the event loop: uvloop where it is installed, else asyncio."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Result = TypeVar("_Result")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes a fast loop; None where there is none but asyncio's."""
+    """uvloop's factory; None where uvloop is not installed."""
     try:
         factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
     except ImportError:
@@ -20,6 +20,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def run(main: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run until done, on the fastest loop there is."""
+    """Run a coroutine on the fastest available loop."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(main)

@@ -1,4 +1,4 @@
-"""Requests that wait for their answers. Pure: time comes in as an argument, what to do about it goes out."""
+"""Requests without an answer yet, by opaque and deadline. Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SLACK = 64
 
 
 class PendingCalls(Generic[_Waiter]):
-    """Who waits for which opaque, and until when."""
+    """Waiters by opaque, with a heap of their deadlines."""
 
     def __init__(self) -> None:
         self._waiters: dict[int, _Waiter] = {}
-        self._deadlines: list[tuple[int, int]] = []  # a heap; holds finished calls too until they are met or swept
+        self._deadlines: list[tuple[int, int]] = []  # a heap; finished calls stay in it until popped or swept
         self._opaque = 0
 
     def __len__(self) -> int:
@@ -24,13 +24,13 @@ class PendingCalls(Generic[_Waiter]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to do; None when nobody waits."""
+        """The earliest deadline; None without pending calls."""
         while self._deadlines and self._deadlines[0][1] not in self._waiters:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def add(self, waiter: _Waiter, deadline_ms: int) -> int:
-        """The opaque to send. Numbers start at 1 and return to it: the Node client takes 0 for "missing"."""
+        """Add a waiter and return its opaque. Opaques start at 1: the Node client treats 0 as missing."""
         opaque = self.next_opaque()
         self._waiters[opaque] = waiter
         heapq.heappush(self._deadlines, (deadline_ms, opaque))
@@ -39,11 +39,11 @@ class PendingCalls(Generic[_Waiter]):
         return opaque
 
     def take(self, opaque: int) -> _Waiter | None:
-        """Who waits for this answer, from now on no longer; None for an answer nobody waits for."""
+        """Remove and return the waiter of this opaque; None without one."""
         return self._waiters.pop(opaque, None)
 
     def expire(self, now_ms: int) -> list[_Waiter]:
-        """Those whose time is up, from now on no longer waiting."""
+        """Remove and return the waiters whose deadline has passed."""
         expired = []
         while (deadline_ms := self.next_deadline_ms) is not None and deadline_ms <= now_ms:
             _, opaque = heapq.heappop(self._deadlines)
@@ -51,14 +51,14 @@ class PendingCalls(Generic[_Waiter]):
         return expired
 
     def drain(self) -> list[_Waiter]:
-        """Everybody, because no answer will come any more."""
+        """Remove and return all waiters."""
         waiters = list(self._waiters.values())
         self._waiters.clear()
         self._deadlines.clear()
         return waiters
 
     def next_opaque(self) -> int:
-        """A number no waiting request has."""
+        """An opaque that no pending request uses."""
         while True:
             self._opaque = self._opaque + 1 if self._opaque < _OPAQUE_MAX else 1
             if self._opaque not in self._waiters:

@@ -1,4 +1,4 @@
-"""The calling side: one connection per address, made when it is needed and made again after it broke."""
+"""Client connections: one per address, opened on first use and reopened after a loss."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from rocketq.protocol.command import Command
 from rocketq.remoting.address import split_addr
 from rocketq.remoting.connection import Connection, Endpoint
 from rocketq.remoting.dispatch import Dispatcher, Hook
-from rocketq.remoting.idle import IdleWatch
-from rocketq.remoting.limits import Limits
+from rocketq.remoting.limits import IdleWatch, Limits
 from rocketq.remoting.tls import ClientTls
 
 PoolCallback = Callable[[str, Connection], None]
 
 
 class ConnectionPool:
-    """Requests to peers by address; requests of peers go to the dispatcher. Belongs to one event loop."""
+    """Sends requests to peers by address; the dispatcher handles the peers' requests. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -42,36 +41,36 @@ class ConnectionPool:
         self._closed = False
 
     def add_open_callback(self, callback: PoolCallback) -> None:
-        """Called with the address and the connection after one is made."""
+        """Called with the address and the connection after it is opened."""
         self._open_callbacks.append(callback)
 
     def add_close_callback(self, callback: PoolCallback) -> None:
-        """Called with the address and the connection after one is gone."""
+        """Called with the address and the connection after it is closed."""
         self._close_callbacks.append(callback)
 
     async def invoke(self, addr: str, command: Command, timeout_ms: int = 3_000) -> Command:
-        """The answer of the peer, whatever its code; a RemotingError when there is none."""
+        """The answer of the peer with any code; RemotingError without an answer."""
         deadline_s = _now_s() + timeout_ms / 1000
         connection = await self.ready(addr, command.code, timeout_ms)
         return await connection.call(command, max(1, int((deadline_s - _now_s()) * 1000)))
 
     async def invoke_oneway(self, addr: str, command: Command, timeout_ms: int = 3_000) -> None:
-        """Returns when the request is handed to the network."""
+        """Return when the request is written to the transport."""
         connection = await self.ready(addr, command.code, timeout_ms)
         connection.call_oneway(command)
 
     @property
     def addrs(self) -> frozenset[str]:
-        """Where connections are open."""
+        """Addresses with an open connection."""
         return frozenset(addr for addr, connection in self._open.items() if not connection.is_closed)
 
     def opened(self, addr: str) -> Connection | None:
-        """The connection to this address, if there is one."""
+        """The open connection to this address, or None."""
         connection = self._open.get(addr)
         return None if connection is None or connection.is_closed else connection
 
     async def connection(self, addr: str, timeout_ms: int | None = None) -> Connection:
-        """The connection to this address; UnreachableError when there is none and none can be made."""
+        """The connection to this address, opened if needed; UnreachableError on failure."""
         connection = self._open.get(addr)
         if connection is not None and not connection.is_closed:
             return connection
@@ -79,17 +78,17 @@ class ConnectionPool:
         wait_ms = connect_ms if timeout_ms is None else min(timeout_ms, connect_ms)
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                return await asyncio.shield(self._connect_task(addr))  # others may wait for the same one
+                return await asyncio.shield(self._connect_task(addr))  # other callers may wait for the same task
         except TimeoutError:
             raise UnreachableError(addr, f"no connection within {wait_ms} ms") from None
 
     async def disconnect(self, addr: str) -> None:
-        """Close the connection to this address, if there is one."""
+        """Close the connection to this address, if any."""
         if (connection := self._open.pop(addr, None)) is not None:
             connection.close()
 
     async def close(self) -> None:
-        """Close all connections; requests that wait get ConnectionClosedError."""
+        """Close all connections; pending requests raise ConnectionClosedError."""
         self._closed = True
         for task in self._opening.values():
             task.cancel()
@@ -103,7 +102,7 @@ class ConnectionPool:
             await asyncio.sleep(0)
 
     async def ready(self, addr: str, code: int, timeout_ms: int) -> Connection:
-        """A connection whose peer is not behind with reading, for a request of this code."""
+        """A connection whose peer reads what is sent, for a request of this code."""
         deadline_s = _now_s() + timeout_ms / 1000
         connection = await self.connection(addr, timeout_ms)
         if connection.writes_paused:
@@ -139,7 +138,7 @@ class ConnectionPool:
 
     def _connected(self, addr: str, task: asyncio.Task[Connection]) -> None:
         self._opening.pop(addr, None)
-        if task.cancelled() or task.exception() is not None:  # asking for it also marks it as seen
+        if task.cancelled() or task.exception() is not None:  # exception() also marks it as retrieved
             return
         connection = task.result()
         self._open[addr] = connection

@@ -1,8 +1,17 @@
-"""What the package is for others; `from rocketq.remoting import …` finds it here."""
+"""Public names of the package, loaded on first use."""
 
 from rocketq.remoting.connection import Connection, Endpoint
-from rocketq.remoting.dispatch import Check, Dispatcher, EncodedReply, Handler, Hook, Middleware, Refusal, Registry
-from rocketq.remoting.feed import Feed, feed_frames
+from rocketq.remoting.dispatch import (
+    Check,
+    Dispatcher,
+    EncodedReply,
+    Handler,
+    Hook,
+    Middleware,
+    Registry,
+    RequestRejected,
+)
+from rocketq.remoting.frame_reader import FrameReader, read_frames
 from rocketq.remoting.handlers import Handlers, Reply, Request, SlicedAnswer
 from rocketq.remoting.limits import Limits
 from rocketq.remoting.loops import run
@@ -18,21 +27,21 @@ __all__ = [
     "Dispatcher",
     "EncodedReply",
     "Endpoint",
-    "Feed",
+    "FrameReader",
     "Handler",
     "Handlers",
     "Hook",
     "Limits",
     "Middleware",
-    "Refusal",
     "Registry",
     "Reply",
     "Request",
+    "RequestRejected",
     "Server",
     "ServerTls",
     "SlicedAnswer",
     "TlsConfig",
     "TlsMode",
-    "feed_frames",
+    "read_frames",
     "run",
 ]

@@ -1,4 +1,4 @@
-"""TLS on the same port as plain frames, told apart by the first byte.
+"""TLS on the same port as plain frames; the first byte of a connection decides.
 
 A plain frame starts with 0x00, since its length is below 2^24; a TLS handshake starts with 0x16. `TlsSession` is
 sans-IO: bytes of the socket in, bytes of frames and bytes for the socket out.
@@ -84,11 +84,10 @@ def _load_trusted(context: ssl.SSLContext, path: Path) -> None:
 
 
 def _load_own(context: ssl.SSLContext, cert_path: Path, key_path: Path | None, password: str | None) -> None:
-    """TlsError says which file it was. A password that is missing is an error: OpenSSL would ask the terminal for it,
-    and wait there for ever."""
+    """TlsError names the file. A missing password is an error: OpenSSL would prompt on the terminal and block."""
     asked = False
 
-    def tell() -> str:
+    def get_password() -> str:
         nonlocal asked
         asked = True
         if password is None:
@@ -96,7 +95,7 @@ def _load_own(context: ssl.SSLContext, cert_path: Path, key_path: Path | None, p
         return password
 
     try:
-        context.load_cert_chain(cert_path, key_path, tell)
+        context.load_cert_chain(cert_path, key_path, get_password)
     except OSError as error:
         files = [path for path in (cert_path, key_path) if path is not None]
         named = ", ".join(map(str, [path for path in files if not path.exists()] or files))
@@ -161,7 +160,7 @@ class TlsSession:
         self.closed_by_peer = False
 
     def receive(self, data: bytes) -> bytes:
-        """Bytes of the socket in, what they say out; `take_outgoing` may have something afterwards."""
+        """Decrypt bytes of the socket; call `take_outgoing` afterwards."""
         self._incoming.write(data)
         if not self._established:
             try:
@@ -172,19 +171,19 @@ class TlsSession:
         return self._read()
 
     def send(self, data: bytes) -> bytes:
-        """The bytes for the socket that say this."""
+        """Encrypt bytes for the socket."""
         view = memoryview(data)
         while view:
             view = view[self._object.write(view) :]
         return self._outgoing.read()
 
     def take_outgoing(self) -> bytes:
-        """Handshakes, alerts and the like."""
+        """Handshake and alert bytes to send."""
         return self._outgoing.read()
 
     def close(self) -> bytes:
-        """The farewell."""
-        with contextlib.suppress(ssl.SSLError, ValueError):  # the peer need not answer it, and may be gone
+        """The close_notify alert."""
+        with contextlib.suppress(ssl.SSLError, ValueError):  # the peer need not answer, and may be disconnected
             self._object.unwrap()
         return self._outgoing.read()
 

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from rocketq.errors import RemoteProtocolError, StoreError, UnreachableError
 from rocketq.remoting.address import join_addr
-from rocketq.remoting.room import ConnectionRoom
+from rocketq.remoting.limits import ConnectionLimit
 from rocketq.replication.classic_master import ClassicMasterSession, LogExtent, ReplicaAcks
 from rocketq.replication.classic_slave import StreamTimes
 from rocketq.runtime.clock import Clock
@@ -56,7 +56,7 @@ class ReplicaListener:
         self.acks = ReplicaAcks(rules().behind_bytes_max)
         self.gate = ReplicaGate(self.acks.is_available, lambda: rules().timeout_ms)
         self.links: set[ReplicaConnection] = set()
-        self.room = ConnectionRoom(slaves_max, what="connections of slaves")
+        self.connection_limit = ConnectionLimit(slaves_max, what="connections of slaves")
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
@@ -156,7 +156,7 @@ class ReplicaConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         peer = self._transport.get_extra_info("peername") or ("", 0)
         self.addr = join_addr(str(peer[0]), int(peer[1]))
-        if not self._listener.room.is_for(len(self._listener.links) + 1):
+        if not self._listener.connection_limit.allows(len(self._listener.links) + 1):
             self._transport.abort()
             return
         self._listener.on_connected(self)

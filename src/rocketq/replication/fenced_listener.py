@@ -10,7 +10,7 @@ from typing import Final, Protocol, cast
 
 from rocketq.errors import RemoteProtocolError, StoreError, UnreachableError
 from rocketq.remoting.address import join_addr
-from rocketq.remoting.room import ConnectionRoom
+from rocketq.remoting.limits import ConnectionLimit
 from rocketq.replication.classic_listener import SLAVES_MAX
 from rocketq.replication.fenced_frames import Frame, FrameDecoder, Introduction, encode_frame, encode_header
 from rocketq.replication.fenced_master import Acked, Close, EpochSeen, MasterSession, Send, TablesStored
@@ -66,7 +66,7 @@ class FencedListener:
         self.mastership: Mastership | None = None
         self.tables = TableSharing(encode_tables)
         self.links: set[SlaveConnection] = set()
-        self.room = ConnectionRoom(slaves_max, what="connections of slaves")
+        self.connection_limit = ConnectionLimit(slaves_max, what="connections of slaves")
         self._clock = clock
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -144,7 +144,7 @@ class SlaveConnection(asyncio.Protocol):
         peer = self._transport.get_extra_info("peername") or ("", 0)
         self.addr = join_addr(str(peer[0]), int(peer[1]))
         mastership = self._listener.mastership
-        if mastership is None or not self._listener.room.is_for(len(self._listener.links) + 1):
+        if mastership is None or not self._listener.connection_limit.allows(len(self._listener.links) + 1):
             self._transport.abort()
             return
         self._session = MasterSession(mastership.epoch, mastership.own)

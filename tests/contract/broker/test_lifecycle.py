@@ -227,7 +227,7 @@ async def test_a_topic_does_not_wait_long_for_a_name_server_that_says_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: the one that answers has the route when the topic is acknowledged, whatever becomes of the other."""
-    monkeypatch.setattr(registration, "HEARD_MS_MAX", 200)
+    monkeypatch.setattr(registration, "WAIT_MS_MAX", 200)
     first = name_server(tmp_path / "1")
     await first.start()
     with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and that is all

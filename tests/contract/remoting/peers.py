@@ -11,7 +11,7 @@ from typing import Any
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import FrameDecoder, encode_command
 from rocketq.protocol.headers.nameserver import GetConfigRequest
-from rocketq.remoting import ClientTls, Connection, Dispatcher, Refusal, Server
+from rocketq.remoting import ClientTls, Connection, Dispatcher, RequestRejected, Server
 
 ECHO, SLOW, BIG, SILENT, STRICT, BROKEN, REFUSED, LATE, TOO_BIG = range(9001, 9010)
 UNKNOWN = 9999
@@ -45,7 +45,7 @@ def broken(request: Command, connection: Connection) -> Command:
 
 
 def refused(request: Command, connection: Connection) -> Command:
-    raise Refusal(16, "not for you", {"why": "test"})
+    raise RequestRejected(16, "not for you", {"why": "test"})
 
 
 def late(request: Command, connection: Connection) -> None:

@@ -298,7 +298,7 @@ def test_more_connections_than_may_be_are_dropped(run: Run, caplog: pytest.LogCa
                 assert (await late.ask(request(ECHO))).code == 0
 
     run(main())
-    assert caplog.text.count("new connections are dropped: there are 2, which is all that may be") == 1
+    assert caplog.text.count("limit of connections reached (2): dropping new ones") == 1
 
 
 def test_a_thousand_idle_connections(run: Run) -> None:
@@ -556,7 +556,7 @@ def test_a_feed_may_answer_by_itself(run: Run) -> None:
         return (data[::-1], []) if data.startswith(b"\x00hot") else (b"", [request(ECHO, 5)])
 
     async def main() -> None:
-        async with serving(feed=feed) as server, raw_peer(server.addr) as peer:
+        async with serving(frame_reader=feed) as server, raw_peer(server.addr) as peer:
             peer.send_bytes(b"\x00hot")
             assert await peer.reader.readexactly(4) == b"toh\x00"
             peer.send_bytes(b"\x00cold")
@@ -571,7 +571,7 @@ def test_a_fault_in_a_feed_ends_its_connection_only(run: Run, caplog: pytest.Log
         raise ZeroDivisionError
 
     async def main() -> None:
-        async with serving(feed=feed) as server:
+        async with serving(frame_reader=feed) as server:
             for _ in range(2):
                 async with raw_peer(server.addr) as peer:
                     peer.send_bytes(b"\x00")

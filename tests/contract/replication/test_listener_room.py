@@ -91,4 +91,4 @@ def test_whoever_comes_when_all_places_are_taken_is_turned_away(
 
     with Store.open(StoreConfig(root=tmp_path, segment_bytes=SEGMENT_BYTES, message_bytes_max=16 << 10)) as store:
         asyncio.run(limited(store))
-    assert caplog.text.count("new connections of slaves are dropped: there are 2, which is all that may be") == 1
+    assert caplog.text.count("limit of connections of slaves reached (2): dropping new ones") == 1

@@ -13,7 +13,7 @@ from rocketq.broker.config import BrokerConfig, describe_unknown, parse_settings
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.config_text import parse_config
-from rocketq.remoting import Refusal
+from rocketq.remoting import RequestRejected
 from rocketq.store import FlushType, StoreConfig
 
 EXPORTED = [
@@ -106,13 +106,13 @@ def test_a_change_counts_is_kept_and_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"brokerName": "x"}, Refusal),
-        ({"storePathRootDir": "/"}, Refusal),
+        ({"brokerName": "x"}, RequestRejected),
+        ({"storePathRootDir": "/"}, RequestRejected),
         ({"traceOn": "maybe"}, ConfigError),
         ({"deleteWhen": "99"}, ConfigError),
-        ({"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "1000"}, Refusal),
-        ({"brokerRole": "SLAVE"}, Refusal),
-        ({"tls.server.keyPath": "/tmp/key"}, Refusal),
+        ({"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "1000"}, RequestRejected),
+        ({"brokerRole": "SLAVE"}, RequestRejected),
+        ({"tls.server.keyPath": "/tmp/key"}, RequestRejected),
         ({"flushConsumerOffsetInterval": "0"}, ConfigError),
     ],
 )

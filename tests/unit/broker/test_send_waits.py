@@ -22,7 +22,7 @@ from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.queues import DataVersion
-from rocketq.remoting import Refusal
+from rocketq.remoting import RequestRejected
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import FlushType, Store
 
@@ -44,7 +44,7 @@ def test_a_request_that_waited_too_long_is_told_so_and_not_stored(tmp_path: Path
     with open_store(tmp_path / "store", flush_type=FlushType.SYNC_FLUSH) as store:
         mine = ports(store, clock, tmp_path)
         clock.advance(201)
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(RequestRejected) as refused:
             asyncio.run(_append_safely(PLAN, mine, 0))
         assert refused.value.code == 2
         assert refused.value.remark.startswith("[TIMEOUT_CLEAN_QUEUE]")

@@ -16,7 +16,7 @@ from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.topics import TopicConfigTable
 from rocketq.protocol.command import Command
-from rocketq.remoting import Connection, Dispatcher, Refusal
+from rocketq.remoting import Connection, Dispatcher, RequestRejected
 from rocketq.remoting.dispatch import Answer
 from rocketq.store import StateFiles
 from rocketq.store.disk import Disk
@@ -272,7 +272,7 @@ def test_a_change_that_cannot_be_saved_is_shared_with_nobody(tmp_path: Path) -> 
         dispatcher = Dispatcher(middleware=[PersistBeforeReply(kept.keeper, (share,))])
         dispatcher.register(1, change)
         kept.disk.failure = OSError(28, "No space left on device")
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(RequestRejected) as refused:
             await asyncio.wait_for(_taken(dispatcher._handlers[1](Command(code=1), None)), HANG_S)  # type: ignore[arg-type]
         assert refused.value.code == 1
         assert "No space left on device" in refused.value.remark

@@ -7,7 +7,7 @@ import pytest
 from rocketq.errors import ConfigError
 from rocketq.nameserver.config import NameServerConfig, unknown_keys
 from rocketq.nameserver.settings import Settings
-from rocketq.remoting import Refusal
+from rocketq.remoting import RequestRejected
 
 
 def test_apaches_keys_are_read_and_written() -> None:
@@ -38,7 +38,7 @@ def test_a_change_counts_at_once_and_is_kept_beside_what_was_there(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("changes", "error"),
-    [({"orderMessageEnable": "true", "kvConfigPath": "/x"}, Refusal), ({"listenPort": "x"}, ConfigError)],
+    [({"orderMessageEnable": "true", "kvConfigPath": "/x"}, RequestRejected), ({"listenPort": "x"}, ConfigError)],
 )
 def test_a_bad_change_is_refused_whole(tmp_path: Path, changes: dict[str, str], error: type[Exception]) -> None:
     settings = Settings(NameServerConfig(config_path=tmp_path / "namesrv.conf"))

@@ -17,7 +17,7 @@ from rocketq.protocol.bodies.stats import ReplicationState
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.config_text import decode_config
 from rocketq.protocol.headers.admin import BrokerConfigResponse, ReadModeRequest, ResetFlushOffsetRequest
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.clock import Clock
 from rocketq.store import StoreWriter
 
@@ -43,11 +43,11 @@ _READ_MODES: Final = {0: "true", 1: "false"}
 async def update_config(request: Request[None], ports: OperationPorts) -> Reply:
     changes = decode_config(request.body)
     if not changes:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "no settings were sent")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, "no settings were sent")
     try:
         await ports.settings.update(changes, ports.clock.now_ms())
     except ConfigError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return Reply()
 
 
@@ -89,7 +89,7 @@ async def set_read_mode(request: Request[ReadModeRequest], ports: OperationPorts
     """The remark is printed by Apache's tools."""
     mode = request.header.mode
     if mode not in _READ_MODES:
-        raise Refusal(ResponseCode.INVALID_PARAMETER, f"read mode {mode} is neither 0 (normal) nor 1 (random)")
+        raise RequestRejected(ResponseCode.INVALID_PARAMETER, f"read mode {mode} is neither 0 (normal) nor 1 (random)")
     await ports.settings.update({"dataReadAheadEnable": _READ_MODES[mode]}, ports.clock.now_ms())
     return Reply(remark=f"read mode of the log set to {mode}")
 

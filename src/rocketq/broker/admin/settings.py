@@ -22,7 +22,7 @@ from rocketq.broker.config import (
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.config_text import format_config, parse_config
-from rocketq.remoting import Refusal
+from rocketq.remoting import RequestRejected
 from rocketq.store import StoreConfig
 from rocketq.store.disk import Disk
 
@@ -95,8 +95,9 @@ class Settings:
         self.listeners: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
 
     async def update(self, changes: Mapping[str, str], now_ms: int) -> None:
-        """Apply and save all changes, or none: ConfigError for an invalid value, Refusal for a fixed one. The file is
-        written and the store reconfigured on another thread."""
+        """Apply and save all changes, or none: ConfigError for an invalid value, RequestRejected for a fixed one.
+
+        The file is written and the store reconfigured on another thread."""
         async with self._changing:
             change = self._check(changes)
             await asyncio.to_thread(self._keep, change.known)
@@ -135,4 +136,4 @@ class Settings:
 def _refuse_fixed(keys: set[str]) -> None:
     if keys:
         remark = f"{', '.join(sorted(keys))} cannot be changed while running: change the config file and restart"
-        raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        raise RequestRejected(ResponseCode.NO_PERMISSION, remark)

@@ -13,7 +13,7 @@ from rocketq.protocol.handles import RecallHandle
 from rocketq.protocol.headers.send import RecallRequest, RecallResponse
 from rocketq.protocol.names import TIMER_TOPIC, Property
 from rocketq.protocol.properties import decode_properties, encode_properties
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.clock import Clock
 from rocketq.store import StoreReader
 
@@ -43,9 +43,9 @@ def metrics(request: Request[None], ports: TimerPorts) -> Reply:
 
 def _require_wheel(ports: TimerPorts) -> None:
     if not ports.settings.config.timer_enabled:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker has no timer wheel (timerWheelEnable)")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, "this broker has no timer wheel (timerWheelEnable)")
     if ports.timer.is_closed:
-        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is stopping")
+        raise RequestRejected(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is stopping")
 
 
 @handlers.on(RequestCode.RECALL_MESSAGE)
@@ -53,30 +53,36 @@ def recall(request: Request[RecallRequest], ports: TimerPorts) -> Reply:
     """Cancel a timer message; repeating a recall succeeds again."""
     config = ports.settings.config
     if not config.recall_enabled or not config.timer_enabled:
-        raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no message back (recallMessageEnable)")
+        raise RequestRejected(ResponseCode.NO_PERMISSION, "this broker takes no message back (recallMessageEnable)")
     if ports.timer.is_closed:
-        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is stopping")
+        raise RequestRejected(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is stopping")
     try:
         handle = RecallHandle.decode(request.header.handle)
     except RemoteProtocolError as error:
-        raise Refusal(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+        raise RequestRejected(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
     _check(handle, request.header.topic, ports)
     failure = ports.timer.recall(_order(handle, ports))
     if failure is not None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, failure)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, failure)
     return Reply(header=RecallResponse(message_id=handle.unique_key))
 
 
 def _check(handle: RecallHandle, topic: str, ports: TimerPorts) -> None:
     name = ports.settings.config.name
     if handle.topic != topic:
-        raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"the handle is of topic {handle.topic}, not {topic}")
+        raise RequestRejected(ResponseCode.ILLEGAL_OPERATION, f"the handle is of topic {handle.topic}, not {topic}")
     if handle.broker_name != name:
-        raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"the message is at broker {handle.broker_name}, not {name}")
+        raise RequestRejected(
+            ResponseCode.ILLEGAL_OPERATION, f"the message is at broker {handle.broker_name}, not {name}"
+        )
     if ports.store.config.index_enabled and not _was_stored(handle, ports.store):
-        raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"no message {handle.unique_key} of {topic} has a timer here")
+        raise RequestRejected(
+            ResponseCode.ILLEGAL_OPERATION, f"no message {handle.unique_key} of {topic} has a timer here"
+        )
     if not ports.timer.can_recall(handle.slot_ms, key_of(handle)):
-        raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"message {handle.unique_key} of {topic} is delivered already")
+        raise RequestRejected(
+            ResponseCode.ILLEGAL_OPERATION, f"message {handle.unique_key} of {topic} is delivered already"
+        )
 
 
 def _was_stored(handle: RecallHandle, store: StoreReader) -> bool:

@@ -108,9 +108,9 @@ class BrokerFastPath:
         return self._frames.pulls.taken
 
     def __call__(self, connection: Connection, data: bytes) -> tuple[bytes, Sequence[Command]]:
-        fast: FastConnection | None = connection.feed_state
+        fast: FastConnection | None = connection.reader_state
         if fast is None:
-            fast = connection.feed_state = self._begin(connection)
+            fast = connection.reader_state = self._begin(connection)
         if fast.served_to >= 0:
             fast.data, fast.at, fast.served_to = data, fast.served_to, -1
             out: bytes | None = self._sends.out.take()
@@ -134,13 +134,13 @@ class BrokerFastPath:
         else:
             fast.data, fast.at = b"", 0
             if connection.unfinished_bytes:
-                connection.hold(0)
+                connection.set_unfinished_bytes(0)
         return out, commands
 
     def _begin(self, connection: Connection) -> FastConnection:
         decoder = FrameDecoder(connection.limits.frame_bytes_max)
         fast = FastConnection(self._path, connection, decoder, connection.peer.packed(), next(_connection_numbers))
-        connection.hand_over(fast)
+        connection.install_front(fast)
         return fast
 
     def _run(self, connection: Connection, fast: FastConnection, data: bytes) -> bytes | None:
@@ -173,8 +173,8 @@ class BrokerFastPath:
     ) -> Sequence[Command]:
         """The kernel stopped before the end of the read: at a frame for the slow path, or an incomplete one."""
         frames = self._frames
-        connection.feed_waits = fast.rest_bytes > 0 and (frames.stopped or frames.slow_at >= 0)
-        if not connection.feed_waits:
+        connection.has_unread_frames = fast.rest_bytes > 0 and (frames.stopped or frames.slow_at >= 0)
+        if not connection.has_unread_frames:
             fast.data = fast.take(b"")  # keep only an unfinished frame of an executed read
             if len(fast.data) > REST_BYTES_MAX:
                 commands = [*commands, *self._decode(connection, fast, fast.take(b""))]
@@ -188,7 +188,7 @@ class BrokerFastPath:
             raise fast.decoder.failure
         if connection.writes_paused:
             fast.data = fast.take(data)
-            connection.feed_waits = True
+            connection.has_unread_frames = True
         else:
             commands = self._decode(connection, fast, fast.take(data))
         self._hold_unfinished(connection, fast)
@@ -201,7 +201,7 @@ class BrokerFastPath:
             commands = fast.decoder.feed(data)
         if fast.decoder.failure is not None:
             fast.take(b"")
-            connection.finish(str(fast.decoder.failure))
+            connection.close_after_read(str(fast.decoder.failure))
         fast.decoding = fast.decoder.pending_bytes > 0 or fast.decoder.failure is not None
         if commands:
             self._collect_before_handlers()
@@ -210,7 +210,7 @@ class BrokerFastPath:
     def _hold_unfinished(self, connection: Connection, fast: FastConnection) -> None:
         unfinished = fast.rest_bytes + fast.decoder.pending_bytes
         if unfinished != connection.unfinished_bytes:
-            connection.hold(unfinished)
+            connection.set_unfinished_bytes(unfinished)
 
     # Grants
 

@@ -108,7 +108,7 @@ class AnswerGate:
         self._asked: dict[FlushGate, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
-        dispatcher.add_work(self._all_sent)
+        dispatcher.add_pending_work(self._all_sent)
 
     def __len__(self) -> int:
         """Number of waiting requests."""

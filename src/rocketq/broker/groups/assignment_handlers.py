@@ -22,7 +22,7 @@ from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import MessageModel, Perm, RequestMode
 from rocketq.protocol.names import RETRY_PREFIX
-from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.slices import collect
 
 Strategy = Callable[[Sequence[MessageQueue], int, int], list[MessageQueue]]
@@ -117,14 +117,16 @@ async def _queues_of(topic: str, ports: AssignmentPorts) -> list[MessageQueue]:
 def set_mode(request: Request[None], ports: AssignmentPorts) -> Reply:
     wish = GroupRequestMode.decode(request.body)
     if wish.topic.startswith(RETRY_PREFIX):
-        raise Refusal(ResponseCode.NO_PERMISSION, "the mode of a retry topic cannot be changed: it is always pulled")
+        raise RequestRejected(
+            ResponseCode.NO_PERMISSION, "the mode of a retry topic cannot be changed: it is always pulled"
+        )
     if wish.topic not in ports.topics:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {wish.topic} does not exist")
+        raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic {wish.topic} does not exist")
     if ports.groups.get(wish.group) is None:
         remark = f"consumer group {wish.group} does not exist"
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     if wish.mode is not RequestMode.PULL:
-        raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "POP is not supported")
+        raise RequestRejected(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "POP is not supported")
     ports.modes[wish.topic, wish.group] = wish
     return Reply()
 

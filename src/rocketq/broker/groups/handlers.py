@@ -15,7 +15,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import groups as headers
 from rocketq.protocol.headers.offsets import CloneOffsetRequest
 from rocketq.protocol.versions import V5_0_0
-from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import finish
@@ -77,7 +77,7 @@ def show_config(request: Request[headers.GroupConfigRequest], ports: GroupPorts)
     name, auto_create = request.header.group, ports.settings.config.auto_create_groups
     group = ports.groups.find(name, auto_create=auto_create, now_ms=ports.clock.now_ms())
     if group is None:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"consumer group {name} does not exist")
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"consumer group {name} does not exist")
     return Reply(body=group)
 
 

@@ -22,7 +22,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TopicSysFlag
 from rocketq.protocol.headers import groups as headers
 from rocketq.protocol.names import retry_topic, topic_fault
-from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def heartbeat(request: Request[None], ports: MembershipPorts) -> Reply:
         ports.producers.put(producer.group, member)
     refused = [found for consumer in beat.consumers if (found := _take_consumer(consumer, member, ports)) is not None]
     if refused:
-        raise Refusal(ResponseCode.NO_PERMISSION, "; ".join(refused))
+        raise RequestRejected(ResponseCode.NO_PERMISSION, "; ".join(refused))
     return Reply()
 
 
@@ -130,7 +130,7 @@ def check_client(request: Request[None], ports: MembershipPorts) -> Reply:
     try:
         parse_tags(subscription.expression)
     except BadExpressionError as error:
-        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
     return Reply()
 
 
@@ -138,7 +138,9 @@ def check_client(request: Request[None], ports: MembershipPorts) -> Reply:
 def consumer_list(request: Request[headers.ConsumerListRequest], ports: MembershipPorts) -> Reply:
     members = ports.consumers.members(request.header.group)
     if not members:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no member of consumer group {request.header.group} is connected")
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"no member of consumer group {request.header.group} is connected"
+        )
     return Reply(body=bodies.ConsumerList(client_ids=tuple(member.client_id for member in members)))
 
 
@@ -147,7 +149,7 @@ def consumer_connections(request: Request[headers.ConsumerConnectionRequest], po
     name = request.header.group
     group = ports.consumers.get(name)
     if group is None:
-        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"no member of consumer group {name} is connected")
+        raise RequestRejected(ResponseCode.CONSUMER_NOT_ONLINE, f"no member of consumer group {name} is connected")
     return Reply(
         body=bodies.ConsumerConnections(
             connections=_connections(ports.consumers.members(name)),
@@ -164,7 +166,9 @@ def consumer_connections(request: Request[headers.ConsumerConnectionRequest], po
 def producer_connections(request: Request[headers.ProducerConnectionRequest], ports: MembershipPorts) -> Reply:
     members = ports.producers.members(request.header.group)
     if not members:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no member of producer group {request.header.group} is connected")
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"no member of producer group {request.header.group} is connected"
+        )
     return Reply(body=bodies.ProducerConnections(connections=_connections(members)))
 
 

@@ -11,7 +11,7 @@ from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.protocol.bodies.offsets import CorrectionOffsets
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import offsets as headers
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.store import StoreReader
 
 
@@ -37,7 +37,7 @@ def query(request: Request[headers.QueryOffsetRequest], ports: OffsetPorts) -> R
         offset = 0
     if offset is None:
         remark = f"group {header.group} has committed nothing for queue {header.queue_id} of {header.topic}"
-        raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        raise RequestRejected(ResponseCode.QUERY_NOT_FOUND, remark)
     return Reply(header=headers.OffsetResponse(queue_offset=offset))
 
 

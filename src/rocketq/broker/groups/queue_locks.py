@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rocketq.protocol.bodies.assignment import LockAnswer, LockRequest
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode, ResponseCode
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.clock import Clock
 
 LOCK_LIFE_MS = 60_000
@@ -78,7 +78,7 @@ handlers: Handlers[LockPorts] = Handlers()
 @handlers.on(RequestCode.LOCK_BATCH_MQ)
 def lock(request: Request[None], ports: LockPorts) -> Reply:
     if not ports.may_lock():
-        raise Refusal(
+        raise RequestRejected(
             ResponseCode.SERVICE_NOT_AVAILABLE, "the lease of this master is not valid: queues cannot be locked now"
         )
     wish = LockRequest.decode(request.body)

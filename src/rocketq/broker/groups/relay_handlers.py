@@ -14,7 +14,7 @@ from rocketq.protocol.command import Command
 from rocketq.protocol.headers.groups import ConsumeDirectlyRequest, RunningInfoRequest
 from rocketq.protocol.messages import encode_record
 from rocketq.protocol.versions import RUNNING_INFO_SINCE
-from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.store import StoreReader
 
 RELAY_TIMEOUT_MS: Final = 10_000
@@ -41,7 +41,7 @@ async def consume_directly(request: Request[ConsumeDirectlyRequest], ports: Rela
     client = _find(header.group, header.client_id, ports)
     record = ports.store.message_at(_log_offset(header.message_id))
     if record is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"there is no message {header.message_id}")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"there is no message {header.message_id}")
     return await _relay(client, relayed(RequestCode.CONSUME_MESSAGE_DIRECTLY, request.command, encode_record(record)))
 
 
@@ -50,11 +50,13 @@ def _find(group: str, client_id: str | None, ports: RelayPorts) -> Client:
     members = ports.consumers.members(group)
     client = next((one for one in members if client_id in (None, one.client_id)), None)
     if client is None and client_id is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no member of consumer group {group} is connected")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no member of consumer group {group} is connected")
     if client is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"client {client_id} of consumer group {group} is not connected")
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"client {client_id} of consumer group {group} is not connected"
+        )
     if client.version < RUNNING_INFO_SINCE:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"client {client.client_id} is too old for this request")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"client {client.client_id} is too old for this request")
     return client
 
 
@@ -62,7 +64,7 @@ def _log_offset(message_id: str | None) -> int:
     try:
         return decode_message_id(message_id or "")[1]
     except ValueError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
 
 async def _relay(client: Client, command: Command) -> Reply:
@@ -70,9 +72,9 @@ async def _relay(client: Client, command: Command) -> Reply:
         answer = await client.connection.call(command, RELAY_TIMEOUT_MS)
     except RequestTimeoutError:
         remark = f"client {client.client_id} did not answer within {RELAY_TIMEOUT_MS} ms"
-        raise Refusal(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
+        raise RequestRejected(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
     except RemotingError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return _passed_on(answer)
 
 

@@ -22,7 +22,7 @@ from rocketq.protocol.fastjson import to_bytes
 from rocketq.protocol.flags import Language
 from rocketq.protocol.headers import offsets as headers
 from rocketq.protocol.versions import CONSUMER_CALLS_SINCE, V5_0_0
-from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.slices import collect
 from rocketq.store import StoreReader
 
@@ -51,14 +51,16 @@ async def reset(request: Request[headers.ResetOffsetRequest], ports: ResetPorts)
     topic = ports.topics.get(header.topic)
     if topic is None:
         code = ResponseCode.TOPIC_NOT_EXIST if newer else ResponseCode.SYSTEM_ERROR
-        raise Refusal(code, f"topic {header.topic} does not exist")
+        raise RequestRejected(code, f"topic {header.topic} does not exist")
     if newer and ports.groups.get(header.group) is None:
         remark = f"consumer group {header.group} does not exist"
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     targets = ResetOffsets(offsets=dict(await collect(_targets(header, topic, ports, needs_commit=not newer))))
     members = [one for one in ports.consumers.members(header.group) if one.version >= CONSUMER_CALLS_SINCE]
     if not members and not newer:
-        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"no member of consumer group {header.group} is connected")
+        raise RequestRejected(
+            ResponseCode.CONSUMER_NOT_ONLINE, f"no member of consumer group {header.group} is connected"
+        )
     if newer:
         for queue, offset in targets.offsets.items():
             ports.offsets.commit(header.group, header.topic, queue.queue_id, offset)
@@ -80,7 +82,7 @@ def _targets(
         current = ports.offsets.get(header.group, header.topic, queue_id)
         if current is None and needs_commit:
             remark = f"group {header.group} has committed nothing for queue {queue_id} of {header.topic}"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
         target = _target(header, queue_id, ports.store)
         keeps = current is not None and not header.force and target >= current
         queue = MessageQueue(topic=header.topic, broker_name=ports.settings.config.name, queue_id=queue_id)
@@ -101,7 +103,7 @@ async def consumer_status(request: Request[headers.ConsumerStatusRequest], ports
     header = request.header
     members = ports.consumers.members(header.group)
     if not members:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no member of consumer group {header.group} is connected")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no member of consumer group {header.group} is connected")
     wanted = [one for one in members if header.client_id in (None, one.client_id)]
     question = headers.ClientStatusRequest(topic=header.topic, group=header.group)
     answers = await asyncio.gather(*(_status_of(client, question) for client in wanted))

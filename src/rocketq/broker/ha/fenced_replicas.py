@@ -175,14 +175,14 @@ class FencedReplication:
             self._ports.topics.put(*missing, now_ms=self._clock.now_ms())
         await self._owner.begin_mastership(self._tables.timer_point)
         self._settings.become(BrokerRole.SYNC_MASTER, 0)
-        self._registrar.take_state(epoch)
+        self._registrar.set_state_version(epoch)
         log.info("broker %s is master in epoch %d", self._settings.config.name, epoch)
 
     async def follow(self, master: Follow) -> None:
         await self.serving.wait()
         await self._stop_copying()
         self._settings.become(BrokerRole.SLAVE, self.replica.agent.broker_id)
-        self._registrar.take_state(master.epoch)
+        self._registrar.set_state_version(master.epoch)
         self._copying = asyncio.get_running_loop().create_task(self._copy_tables(master.addr))
 
     async def step_down(self, reason: str) -> None:

@@ -9,8 +9,8 @@ from rocketq.broker.admin.autosave import TableAutosave
 from rocketq.errors import StoreError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.remoting import Connection, EncodedReply, Handler, Refusal, SlicedAnswer
-from rocketq.remoting.dispatch import Answer, Draft, LateAnswer
+from rocketq.remoting import Connection, EncodedReply, Handler, RequestRejected, SlicedAnswer
+from rocketq.remoting.dispatch import Answer, PendingAnswer, UnencodedAnswer
 
 _IMMEDIATE = (Command, EncodedReply, SlicedAnswer)
 Share = Callable[[], Awaitable[None]]
@@ -47,21 +47,21 @@ class _Saved:
     """An answer that is delayed until the changes are saved."""
 
     def __init__(
-        self, answer: Command | LateAnswer, autosave: TableAutosave, shares: tuple[Share, ...], before: int
+        self, answer: Command | PendingAnswer, autosave: TableAutosave, shares: tuple[Share, ...], before: int
     ) -> None:
         self._answer = answer
         self._autosave = autosave
         self._shares = shares
         self._before = before
 
-    def __await__(self) -> Generator[Any, None, Command | Draft | None]:
+    def __await__(self) -> Generator[Any, None, Command | UnencodedAnswer | None]:
         return self._wait().__await__()
 
     def close(self) -> None:
         if not isinstance(self._answer, Command):
             self._answer.close()
 
-    async def _wait(self) -> Command | Draft | None:
+    async def _wait(self) -> Command | UnencodedAnswer | None:
         autosave = self._autosave
         answer = self._answer if isinstance(self._answer, Command) else await self._answer
         try:
@@ -69,5 +69,5 @@ class _Saved:
             for share in self._shares if autosave.changes != self._before else ():
                 await share()
         except (OSError, StoreError) as error:  # the autosave has logged it and tries again
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change could not be saved: {error}") from error
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the change could not be saved: {error}") from error
         return answer

@@ -9,7 +9,7 @@ from rocketq.broker.pull.cold_reads import ColdReads
 from rocketq.protocol.bodies.stats import ColdReaderStats, ColdReadStats
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.config_text import decode_config
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.clock import Clock
 
 
@@ -29,7 +29,7 @@ def limit(request: Request[None], ports: ColdPorts) -> Reply:
     wanted = decode_config(request.body)
     if bad := {group: text for group, text in wanted.items() if not group or not text.strip().isdecimal()}:
         group, text = next(iter(bad.items()))
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{group}={text[:40]} is not of the form group=bytes")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{group}={text[:40]} is not of the form group=bytes")
     ports.cold_reads.limits |= {group: int(text) for group, text in wanted.items()}
     return Reply()
 

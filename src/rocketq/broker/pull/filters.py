@@ -15,7 +15,7 @@ from rocketq.protocol.headers.pull import PullRequest
 from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import RETRY_PREFIX, Property
 from rocketq.protocol.properties import decode_properties
-from rocketq.remoting import Refusal
+from rocketq.remoting import RequestRejected
 from rocketq.store.queries import ExtensionFilter, RecordFilter
 from rocketq.store.queue_extensions import Extension
 
@@ -81,10 +81,10 @@ def known_filter(
         remark = (
             f"no condition of {header.group} for {header.topic} could be used, {subscription.expression!r} may be bad"
         )
-        raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+        raise RequestRejected(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
     if known.version < header.subscription_version:
         remark = f"the broker knows an older condition of {header.group} for {header.topic}"
-        raise Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
+        raise RequestRejected(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
     _require_enabled(subscription.expression_type, rules)
     found = _by_program(known.program, header, filters, rules)
     return replace(found, extensions=BitmapCheck(known, filters)) if found.records is known.program else found
@@ -94,24 +94,26 @@ def _by_tags(subscription: Callable[[], Subscription]) -> PullFilter:
     try:
         return PullFilter(tag_codes(subscription()))
     except BadExpressionError as error:
-        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
 
 
 def compile_checked(expression_type: str | None, expression: str | None, rules: FilterRules) -> FilterProgram:
-    """Compile an expression that is not of type TAG; Refusal if it is invalid or not allowed."""
+    """Compile an expression that is not of type TAG; RequestRejected if it is invalid or not allowed."""
     _require_enabled(expression_type, rules)
     if expression_type != ExpressionType.SQL92:
-        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"expressions of type {expression_type} are not known")
+        raise RequestRejected(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"expressions of type {expression_type} are not known"
+        )
     try:
         return compile_sql(expression or "")
     except BadExpressionError as error:
-        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"SQL92: {error}") from None
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"SQL92: {error}") from None
 
 
 def _require_enabled(expression_type: str | None, rules: FilterRules) -> None:
     if not rules.by_properties:
         remark = f"this broker does not filter by {expression_type}: enablePropertyFilter is false"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _by_program(

@@ -31,7 +31,7 @@ from rocketq.protocol.headers.pull import PullRequest, PullResponse
 from rocketq.protocol.names import OFFSET_MOVED_TOPIC, Property
 from rocketq.protocol.properties import encode_properties
 from rocketq.protocol.versions import V5_0_0
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.remoting.dispatch import failure_answer
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.machine import boot_id, file_id
@@ -113,7 +113,7 @@ def _reply_or_hold(request: Request[PullRequest], plan: PullPlan, found: ReadRes
 
 def _hold(held: HeldRequest, ports: PullPorts) -> None:
     if not ports.polling.hold(held):
-        raise Refusal(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]system busy, {len(ports.polling)} pulls are held")
+        raise RequestRejected(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]system busy, {len(ports.polling)} pulls are held")
 
 
 def _held(request: Request[PullRequest], ports: PullPorts) -> HeldRequest:
@@ -201,7 +201,7 @@ def _admit(request: Request[PullRequest], ports: PullPorts) -> PullPlan:
         lambda group: tables.groups.find(group, auto_create=config.auto_create_groups, now_ms=now_ms),
     )
     if isinstance(admitted, Rejection):
-        raise Refusal(admitted.code, admitted.remark, admitted.fields)
+        raise RequestRejected(admitted.code, admitted.remark, admitted.fields)
     if admitted.subscription is None:
         wanted = carried_filter(header, ports.filters, config.filter_rules)
     else:
@@ -221,7 +221,7 @@ def _refuse_too_cold(header: PullRequest, ports: PullPorts) -> None:
         return
     if ports.store.is_cold(header.topic, header.queue_id, header.queue_offset):
         remark = f"consumer group {header.group} is over its limit of cold reads"
-        raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
+        raise RequestRejected(ResponseCode.SYSTEM_BUSY, remark)
 
 
 # reading

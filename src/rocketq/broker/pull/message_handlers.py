@@ -19,7 +19,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.fastjson import dumps
 from rocketq.protocol.headers import pull as headers
 from rocketq.protocol.messages import encode_record
-from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.store import StoreReader
 from rocketq.store.queue_extensions import Extension, is_address, position_of
 
@@ -42,7 +42,7 @@ handlers: Handlers[MessagePorts] = Handlers()
 def view(request: Request[headers.ViewMessageRequest], ports: MessagePorts) -> Reply:
     record = ports.store.message_at(request.header.log_offset)
     if record is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message starts at log offset {request.header.log_offset}")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no message starts at log offset {request.header.log_offset}")
     return Reply(body=encode_record(record))
 
 
@@ -55,7 +55,9 @@ def query(request: Request[headers.QueryMessageRequest], ports: MessagePorts) ->
     )
     answer = headers.QueryMessageResponse(index_updated_ms=found.index_end_ms, index_log_offset=found.index_end_offset)
     if not found.records:
-        raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"no message of {header.topic} has that key", answer.encode())
+        raise RequestRejected(
+            ResponseCode.QUERY_NOT_FOUND, f"no message of {header.topic} has that key", answer.encode()
+        )
     return Reply(header=answer, body=_join(found.records))
 
 
@@ -78,7 +80,9 @@ def queue_entries(request: Request[headers.QueryQueueRequest], ports: MessagePor
     topic, queue_id, store = header.topic, header.queue_id, ports.store
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     if low < 0:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of topic {header.topic} does not exist")
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of topic {header.topic} does not exist"
+        )
     subscription = ports.consumers.subscription(header.group, header.topic) if header.group else None
     known = ports.filters.get(header.group, header.topic) if header.group else None
     wanted = _Wanted(subscription, known, ports.filters)

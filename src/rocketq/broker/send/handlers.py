@@ -33,7 +33,7 @@ from rocketq.protocol.names import (
 )
 from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, decode_properties, split_properties
 from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
-from rocketq.remoting import EncodedReply, Handlers, Refusal, Reply, Request
+from rocketq.remoting import EncodedReply, Handlers, Reply, Request, RequestRejected
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.runtime.clock import Clock
 from rocketq.store import AppendResult, AppendStatus, StoreWriter
@@ -98,7 +98,7 @@ def send(request: Request[SendRequest], ports: SendPorts) -> TypedAnswer:
 
 
 def store_now(plan: SendPlan, ports: SendPorts) -> Reply:
-    """Store and answer without waiting for the disk; Refusal on failure."""
+    """Store and answer without waiting for the disk; RequestRejected on failure."""
     return _reply(plan, _append(plan, ports), ports)
 
 
@@ -106,7 +106,7 @@ def store_now(plan: SendPlan, ports: SendPorts) -> Reply:
 
 
 def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
-    """Admit a send and make the message to store; Refusal if it is rejected."""
+    """Admit a send and make the message to store; RequestRejected if it is rejected."""
     header, config = request.header, ports.settings.config
     if len(header.properties) > _PROPERTIES_CHARS_MAX:
         remark = f"the properties have {len(header.properties)} characters, more than {PROPERTIES_BYTES_MAX} bytes"
@@ -318,7 +318,7 @@ def _reply(plan: SendPlan, result: AppendResult, ports: SendPorts) -> Reply:
     return Reply(code, result.reason or None, header=header)
 
 
-def _refusal(ports: SendPorts, code: int, remark: str) -> Refusal:
+def _refusal(ports: SendPorts, code: int, remark: str) -> RequestRejected:
     config = ports.settings.config
     trace = "true" if config.trace_on else "false"
-    return Refusal(code, remark, {Property.REGION: config.region, Property.TRACE_ON: trace})
+    return RequestRejected(code, remark, {Property.REGION: config.region, Property.TRACE_ON: trace})

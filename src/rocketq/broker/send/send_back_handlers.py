@@ -31,7 +31,7 @@ from rocketq.protocol.names import (
 )
 from rocketq.protocol.properties import decode_properties
 from rocketq.protocol.versions import RETRY_LIMIT_SINCE
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.runtime.clock import Clock
 from rocketq.store import AppendStatus, FlushType, StoreWriter
@@ -77,9 +77,11 @@ def _find_group(header: SendBackRequest, ports: SendBackPorts) -> GroupConfig:
     group = ports.groups.find(header.group, auto_create=config.auto_create_groups, now_ms=ports.clock.now_ms())
     if group is None:
         remark = f"consumer group {header.group} does not exist"
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     if not config.perm & Perm.WRITE:
-        raise Refusal(ResponseCode.NO_PERMISSION, f"broker {config.name} does not accept messages (brokerPermission)")
+        raise RequestRejected(
+            ResponseCode.NO_PERMISSION, f"broker {config.name} does not accept messages (brokerPermission)"
+        )
     return group
 
 
@@ -87,10 +89,10 @@ def _retry_queue_count(header: SendBackRequest, group: GroupConfig, ports: SendB
     """Queue count of the group's retry topic, which is created if it is missing."""
     name, sys_flag = retry_topic(header.group), _UNIT_SUB if header.unit_mode else 0
     if (fault := topic_fault(name)) is not None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
     topic = ports.topics.create_exactly(name, group.retry_queue_count, now_ms=ports.clock.now_ms(), sys_flag=sys_flag)
     if not topic.perm & Perm.WRITE:
-        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {name} may not be written to")
+        raise RequestRejected(ResponseCode.NO_PERMISSION, f"topic {name} may not be written to")
     return max(1, min(group.retry_queue_count, topic.write_queue_count))
 
 
@@ -98,7 +100,7 @@ def _find_message(header: SendBackRequest, ports: SendBackPorts) -> Record:
     record = ports.store.message_at(header.log_offset)
     if record is None or record.topic in _HIDDEN:
         remark = f"no consumable message at log offset {header.log_offset}"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
     return record
 
 
@@ -150,7 +152,7 @@ def _append(message: NewMessage, record: Record, group: str, ports: SendBackPort
     result = ports.store.append(message, wait=False)
     if result.status is not AppendStatus.OK:
         ports.stats.totals.put_failed()
-        raise Refusal(ResponseCode.SYSTEM_ERROR, result.reason or result.status.value)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, result.reason or result.status.value)
     ports.stats.stored(message.topic, 1, result.size, 0)
     ports.stats.table.add(StatName.SEND_BACK_COUNT, group_key(record.topic, group), 1)
     if ports.store.config.flush_type is FlushType.SYNC_FLUSH:
@@ -161,5 +163,5 @@ def _append(message: NewMessage, record: Record, group: str, ports: SendBackPort
 async def _when_durable(log_end: int, ports: SendBackPorts) -> Reply:
     """With SYNC_FLUSH answer after the copy is flushed, because the consumer then commits its offset."""
     if not await is_durable(ports.store, log_end):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, AppendStatus.FLUSH_DISK_TIMEOUT.value)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, AppendStatus.FLUSH_DISK_TIMEOUT.value)
     return Reply()

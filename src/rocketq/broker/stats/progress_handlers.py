@@ -23,7 +23,7 @@ from rocketq.protocol.headers.admin import BrokerConsumeStatsRequest, StatsReque
 from rocketq.protocol.headers.groups import ConsumeStatsRequest
 from rocketq.protocol.headers.topics import ConsumeTimeSpanRequest, TopicStatsRequest
 from rocketq.protocol.versions import V5_0_0
-from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock
 from rocketq.store import StoreReader
@@ -57,7 +57,7 @@ def topic_stats(request: Request[TopicStatsRequest], ports: ProgressPorts) -> Re
 def _topic(name: str, ports: ProgressPorts) -> TopicConfig:
     topic = ports.topics.get(name)
     if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {name} does not exist")
+        raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic {name} does not exist")
     return topic
 
 
@@ -135,5 +135,5 @@ def statistic(request: Request[StatsRequest], ports: ProgressPorts) -> Reply:
     counter = ports.stats.table.get(request.header.name, request.header.key)
     if counter is None:
         remark = f"no stats for name {request.header.name} and key {request.header.key}"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
     return Reply(body=counter.stats())

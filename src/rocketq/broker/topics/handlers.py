@@ -18,7 +18,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TopicFilterType
 from rocketq.protocol.headers import topics as headers
 from rocketq.protocol.names import SYSTEM_TOPICS, topic_fault
-from rocketq.remoting import Connection, Handlers, Refusal, Reply, Request
+from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import collect, finish
 from rocketq.store import StoreWriter
@@ -47,7 +47,7 @@ def create(request: Request[headers.CreateTopicRequest], ports: TopicPorts) -> R
     header = request.header
     filter_type = TopicFilterType.__members__.get(header.filter_type)
     if filter_type is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{header.filter_type!r} is not a topic filter type")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{header.filter_type!r} is not a topic filter type")
     known = ports.topics.get(header.topic)
     topic = TopicConfig(
         topic=header.topic,
@@ -74,7 +74,7 @@ async def create_several(request: Request[None], ports: TopicPorts) -> Reply:
 def _put(topics: Sequence[TopicConfig], ports: TopicPorts) -> None:
     for topic in topics:
         if ports.topics.is_being_deleted(topic.topic):
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic} is being deleted, try again")
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic} is being deleted, try again")
     if topics:
         ports.topics.put(*topics, now_ms=ports.clock.now_ms())
 
@@ -88,22 +88,22 @@ def _refuse_each_bad(topics: Iterable[TopicConfig], ports: TopicPorts) -> Iterat
 def _refuse_bad(topic: TopicConfig, ports: TopicPorts) -> None:
     _refuse_bad_name(topic.topic, ports)
     if max(topic.read_queue_count, topic.write_queue_count) > _QUEUES_MAX:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"a topic has at most {_QUEUES_MAX} queues")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"a topic has at most {_QUEUES_MAX} queues")
     if min(topic.read_queue_count, topic.write_queue_count) < 0:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "the number of queues must not be negative")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the number of queues must not be negative")
     if not 0 <= topic.perm <= _PERM_MAX:
-        raise Refusal(
+        raise RequestRejected(
             ResponseCode.SYSTEM_ERROR, f"perm {topic.perm} is invalid: 2 (write), 4 (read) or 6 (both) is allowed"
         )
     if (fault := attribute_fault(topic.attributes or {})) is not None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic}: {fault}")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic}: {fault}")
 
 
 def _refuse_bad_name(topic: str, ports: TopicPorts) -> None:
     if (fault := topic_fault(topic)) is not None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
     if ports.topics.is_system(topic):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{topic} is a system topic")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{topic} is a system topic")
 
 
 def _attributes(changes: str | None, known: TopicConfig | None) -> dict[str, str] | None:
@@ -116,7 +116,7 @@ def _attributes(changes: str | None, known: TopicConfig | None) -> dict[str, str
         elif change.startswith("-"):
             attributes.pop(name, None)
         else:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{change[:40]!r} is not of the form +name=value or -name")
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{change[:40]!r} is not of the form +name=value or -name")
     return attributes or None
 
 
@@ -164,7 +164,7 @@ def list_configs(request: Request[headers.AllTopicConfigRequest], ports: TopicPo
 def show_config(request: Request[headers.TopicConfigRequest], ports: TopicPorts) -> Reply:
     topic = ports.topics.get(request.header.topic)
     if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {request.header.topic} does not exist")
+        raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic {request.header.topic} does not exist")
     return Reply(body=replace(topic, attributes=topic.attributes or {}))
 
 

@@ -13,7 +13,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.headers.send import EndTransactionRequest, ResumeCheckRequest
 from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_TOPIC
-from rocketq.remoting import Handlers, Refusal, Reply, Request
+from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.store import AppendStatus, FlushType, StoreWriter
 
@@ -43,7 +43,7 @@ def end(request: Request[EndTransactionRequest], ports: TransactionPorts) -> Typ
         return None
     if header.state not in (TransactionState.COMMIT, TransactionState.ROLLBACK):
         remark = f"commitOrRollback is 8 (commit), 12 (rollback) or 0 (not known yet), not {header.state}"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
     decision = Decision(header.group, header.half_queue_offset, header.half_log_offset, TransactionState(header.state))
     if store.visible_to <= decision.half_log_offset < store.log_end or (
         store.config.flush_type is FlushType.SYNC_FLUSH and not request.command.is_oneway
@@ -69,7 +69,7 @@ async def _end_in_time(decision: Decision, ports: TransactionPorts) -> Reply:
         tries -= 1
     reply = _end(decision, ports)
     if store.config.flush_type is FlushType.SYNC_FLUSH and not await is_durable(store, store.log_end):
-        raise Refusal(ResponseCode.FLUSH_DISK_TIMEOUT, "the decision is stored, but not flushed yet")
+        raise RequestRejected(ResponseCode.FLUSH_DISK_TIMEOUT, "the decision is stored, but not flushed yet")
     return reply
 
 
@@ -78,16 +78,18 @@ def resume(request: Request[ResumeCheckRequest], ports: TransactionPorts) -> Rep
     """Restart the checks of a transaction."""
     message_id = request.header.message_id
     if not message_id:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "msgId, the offset id of a half message, is missing")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, "msgId, the offset id of a half message, is missing")
     try:
         record = ports.store.message_by_id(message_id)
     except ValueError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if record is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id}")
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id}")
     half = Half.of(record)
     if record.topic not in (HALF_TOPIC, CHECK_EXHAUSTED_TOPIC) or not half.topic:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {message_id} of topic {record.topic} is not a half message")
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"message {message_id} of topic {record.topic} is not a half message"
+        )
     try:
         ports.transactions.resume(half)
     except RejectedDecisionError as refused:
@@ -95,10 +97,10 @@ def resume(request: Request[ResumeCheckRequest], ports: TransactionPorts) -> Rep
     return Reply()
 
 
-def _refusal(refused: RejectedDecisionError) -> Refusal:
+def _refusal(refused: RejectedDecisionError) -> RequestRejected:
     if refused.topic_missing:
-        return Refusal(ResponseCode.TOPIC_NOT_EXIST, refused.reason)
+        return RequestRejected(ResponseCode.TOPIC_NOT_EXIST, refused.reason)
     code = (
         ResponseCode.SYSTEM_ERROR if refused.append is None else _CODES.get(refused.append, ResponseCode.SYSTEM_ERROR)
     )
-    return Refusal(code, refused.reason)
+    return RequestRejected(code, refused.reason)

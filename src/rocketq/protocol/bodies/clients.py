@@ -76,7 +76,7 @@ class ConsumerConnections(Body):
     from_where: ConsumeFromWhere | None = member("consumeFromWhere", default=None)
     subscriptions: dict[str, Subscription] = member("subscriptionTable", factory=dict)
     conflicts: dict[str, tuple[str, ...]] | None = member("subscriptionConflicts", default=None)
-    """By topic, the different things that members want of it; only our brokers tell."""
+    """The different subscriptions of the members by topic; sent by RocketQ brokers only."""
 
 
 @body

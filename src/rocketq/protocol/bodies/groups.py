@@ -76,7 +76,7 @@ class GroupSubscription(Body):
 
 @body
 class BloomPositions(Body):
-    """The bits of a group in a bitmap of so many."""
+    """The bits of a group in a Bloom filter of this size."""
 
     bits: int = member("bitNum", default=0)
     positions: tuple[int, ...] = member("bitPos", default=())
@@ -84,7 +84,7 @@ class BloomPositions(Body):
 
 @body
 class KeptFilter(Body):
-    """`dead` says the same as the two times; it is written because Apache writes it."""
+    """`dead` follows from the two times; it is written because Apache writes it."""
 
     topic: str = member("topic")
     group: str = member("consumerGroup")

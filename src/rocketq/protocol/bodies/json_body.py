@@ -192,7 +192,7 @@ class _Item(NamedTuple):
         return found
 
     def read_steps(self, raw: Any, owner: str) -> Generator[None, None, Any]:
-        """As `read`, of a value that is there."""
+        """As `read`, for a value that is present."""
         if self.codec.read_steps is None:
             return self.read({self.name: raw}, owner)
         try:
@@ -212,7 +212,7 @@ class _Plan(NamedTuple):
 
     items: tuple[_Item, ...]
     written: tuple[_Item, ...]
-    """In the order of their names; one with a twin is there twice."""
+    """In the order of their names; a member with a second name is written twice."""
     long: tuple[_Item, ...]
     """Those that may be long."""
 

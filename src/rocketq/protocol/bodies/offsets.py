@@ -36,7 +36,7 @@ class CorrectionOffsets(Body):
 class ResetOffsets(Body):
     """Where each queue starts again.
 
-    Written with objects as keys for Java and Go, which tell this form from others by it being no valid JSON, and with
+    Written with objects as keys for Java and Go, which recognize this form because it is no valid JSON, and with
     `encode_list` for C++ consumers. All forms are read.
     """
 
@@ -68,7 +68,7 @@ def _offset_of(entry: Any) -> Any:
 
 @body
 class ConsumerStatus(Body):
-    """A client answers with `queues`, the broker passes on what each client said in `consumers`."""
+    """A client answers with `queues`; the broker collects the answers of all clients in `consumers`."""
 
     queues: dict[MessageQueue, int] = member("messageQueueTable", factory=dict)
     consumers: dict[str, dict[MessageQueue, int]] = member("consumerTable", factory=dict)

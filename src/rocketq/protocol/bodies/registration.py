@@ -52,7 +52,7 @@ def compress_parts(parts: Iterable[bytes]) -> bytes:
 
 
 def decode_registration(data: bytes, *, compressed: bool, version: int) -> Registration:
-    """The body of REGISTER_BROKER as the header's `compressed` and `version` say; none is an empty registration."""
+    """Decode the body of REGISTER_BROKER by the header's fields; no body is an empty registration."""
     return run_steps(registration_steps(data, compressed=compressed, version=version))
 
 

@@ -72,7 +72,7 @@ _WHOLE: Final = re.compile(r"-1|\d{1,19}", re.ASCII)
 
 
 def attribute_fault(attributes: Mapping[str, str]) -> str | None:
-    """What is wrong with them; names that are not known say nothing and are kept, as those of later versions."""
+    """The first invalid attribute, or None. Unknown names are kept: they may be of later versions."""
     for name, value in attributes.items():
         choices = _CHOICES.get(name)
         if choices is not None and value not in choices:

@@ -59,7 +59,7 @@ class RegisterBrokerRequest(Header):
 
 @header
 class RegisterBrokerResponse(Header):
-    """Only slaves are told where their master is."""
+    """Sent to slaves only."""
 
     ha_addr: str | None = wire("haServerAddr", default=None)
     master_addr: str | None = wire("masterAddr", default=None)

@@ -27,7 +27,7 @@ class PopRequest(Header):
 
 @header
 class PopResponse(Header):
-    """The three texts say which queue offsets the body's messages have; see `pop_handles`."""
+    """The three texts give the queue offsets of the body's messages; see `pop_handles`."""
 
     pop_ms: I64 = wire("popTime")
     invisible_ms: I64 = wire("invisibleTime")

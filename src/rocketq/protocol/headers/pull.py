@@ -29,7 +29,7 @@ class PullRequest(Header):
     request_source: I32 | None = wire("requestSource", default=None)
     proxied_client_id: str | None = wire("proxyFrowardClientId", default=None)
     reader_boot_id: str | None = wire("readerBootId", default=None)
-    """Ours: of the machine whose files the reader sees. A broker there may answer with places in place of records."""
+    """RocketQ only: the boot id of the reader's machine. A broker on it may answer with file locations of records."""
 
     @property
     def flags(self) -> PullFlag:
@@ -38,7 +38,7 @@ class PullRequest(Header):
 
 @header
 class PullResponse(Header):
-    """In every answer to a pull, failed or not, as far as the broker came."""
+    """Fields of every answer to a pull; a failed one may lack some."""
 
     suggested_broker_id: I64 = wire("suggestWhichBrokerId", default=0)
     next_offset: I64 = wire("nextBeginOffset")

@@ -8,7 +8,7 @@
         hold_ms: I64 = wire("suspendTimeoutMillis", default=0)
 
 Types are str, bool, I32, I64, an IntEnum or a StrEnum, each with `| None` when absence means something. An empty
-text counts as absent, since binary headers do not tell the two apart.
+text counts as absent, since binary headers do not distinguish the two.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class _Plan:
 
 
 def _read_all(items: tuple[_Item, ...], ext_fields: Mapping[str, str]) -> dict[str, Any]:
-    """One loop without calls for what nearly every field is: a text, a small number, or not there."""
+    """Read all fields; texts, small numbers and missing fields are handled without a call because they are frequent."""
     values: dict[str, Any] = {}
     get = ext_fields.get
     for item in items:
