@@ -1,13 +1,13 @@
-# One command per intent, the same on a desk and in CI.
+# One command per intent, the same for developers and in CI.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KERNEL := $(wildcard src/rocketq/kernel/*.py src/rocketq/kernel/*.pxd src/rocketq/kernel/*.h)
 
-.PHONY: help setup check stubs test test-compiled test-interpreted test-spark-slow interop interop-store interop-broker bench chaos chaos-sim chaos-faults chaos-failovers demo store-demo clean
+.PHONY: help setup check stubs test test-suite test-compiled test-interpreted test-spark-slow interop interop-store interop-broker bench chaos chaos-sim chaos-faults chaos-failovers docs wheel demo store-demo clean
 
-help: ## what there is
+help: ## the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
 
 setup: $(STAMP) ## make .venv with everything, compiled where a C compiler exists
@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml setup.py $(KERNEL)
 	@$(BIN)/python -c "import rocketq.kernel as k; print('setup: done, kernel:', 'compiled' if k.compiled else 'interpreted (no C compiler was found)')"
 	@touch $(STAMP)
 
-check: setup ## lint, types, the rules of the house
+check: setup ## lint, types, structure rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -29,28 +29,33 @@ check: setup ## lint, types, the rules of the house
 stubs: setup ## write the types of the kernel for its callers, after a change of its .py or .pxd
 	$(BIN)/python tools/kernel_stubs.py
 
-test: setup ## the whole suite with the compiled kernel; store, broker, crashes again with the interpreted one
+test: setup ## the whole suite with the compiled kernel, then what runs in the kernel with the interpreted one
 	@if $(BIN)/python -c "import sys, rocketq.kernel as k; sys.exit(not k.compiled)"; then \
-	  $(MAKE) --no-print-directory test-compiled; \
-	else echo "no C compiler was found at setup: only the interpreted kernel is tested"; fi
-	@$(MAKE) --no-print-directory test-interpreted
+	  $(MAKE) --no-print-directory test-compiled test-interpreted; \
+	else echo "no C compiler was found at setup: the whole suite runs with the interpreted kernel"; \
+	  $(MAKE) --no-print-directory test-suite KERNEL_FORM=interpreted; fi
 
+KERNEL_FORM := compiled
 # Many tests wait for sockets and clocks: three at a time keep two cores busy.
-SUITE := $(BIN)/pytest -m "not interop" --ignore=tests/spark --numprocesses=3 --dist=worksteal
+PYTEST := $(BIN)/pytest -m "not interop" --numprocesses=3 --dist=worksteal --durations=30 --durations-min=1
+
+test-suite: setup
+	ROCKETQ_KERNEL=$(KERNEL_FORM) $(PYTEST) --ignore=tests/spark
+	ROCKETQ_KERNEL=$(KERNEL_FORM) $(BIN)/pytest tests/spark -m "not interop and not slow" --durations=10 --durations-min=1
 
 test-compiled: setup
-	ROCKETQ_KERNEL=compiled $(SUITE)
-	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "not interop and not slow"
+	@$(MAKE) --no-print-directory test-suite
 
 test-spark-slow: setup ## Spark under kills, on local-cluster, with Connect and spark-pipelines
 	ROCKETQ_KERNEL=compiled $(BIN)/pytest tests/spark -m "slow and not interop" --numprocesses=2 --dist=worksteal
 
-# What talks to the broker from outside is not run twice: the NameServer has no kernel, and the codec kernels of the client
-# and its commands are run in both forms by the units.
-ABOVE := $(addprefix --ignore=tests/contract/,client cli nameserver)
+# What runs in the kernel, and a smoke test of everything above it: the programs of the documentation and the examples.
+IN_KERNEL := $(addprefix tests/,unit/kernel unit/store unit/protocol golden contract/test_columns.py contract/test_kernel_forms.py \
+	contract/test_filter_program_forms.py contract/test_guide.py contract/test_examples.py) \
+	$(addprefix tests/contract/broker/test_,fast_path.py fast_and_slow.py frames.py frame_robustness.py sending.py pulling.py signed_access.py quotas.py)
 
 test-interpreted: setup
-	ROCKETQ_KERNEL=interpreted $(SUITE) $(ABOVE)
+	ROCKETQ_KERNEL=interpreted $(PYTEST) $(IN_KERNEL)
 
 # A line per test. PART=test_mqadmin.py is a part of it; logs of failed tests are kept in build/interop-logs.
 INTEROP       := $(BIN)/pytest -m interop -vv -rs --durations=10 -o console_output_style=count
@@ -78,8 +83,16 @@ chaos-faults: setup
 chaos-failovers: setup
 	$(BIN)/python -m tests.adversity.chaos
 
-bench: setup ## the figures, as ratios within one run
+bench: setup ## benchmarks, as ratios within one run
 	@status=0; for each in store opening broker pipeline loop_hold replication client delays filters spark; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
+
+docs: setup ## the documentation site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "docs: build/site/index.html"
+
+wheel: setup ## a wheel with the compiled kernel and a source distribution, in dist/
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python tools/try_wheel.py dist
 
 demo: setup ## the whole story: cluster, orders, failing consumers, Spark, dead letters, replay
 	@echo "demo: two brokers, an order stream, consumers that fail, Spark beside them; a minute or two"

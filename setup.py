@@ -28,7 +28,7 @@ extensions = [
         f"rocketq.kernel.{name}",
         [f"{KERNEL}/{name}.py"],
         include_dirs=[str(KERNEL)],
-        extra_compile_args=["-O3", "-fno-strict-aliasing"],
+        extra_compile_args=["-O3", "-fno-strict-aliasing", "-g0"],
     )
     for name in COMPILED_MODULES
 ]

@@ -1,7 +1,8 @@
-"""The pages of docs/guide: every snippet runs, and prints what the page says it prints."""
+"""The programs on pages for users: each snippet runs and prints what the page shows."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 
 from rocketq.testing.embedded import EmbeddedCluster
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "tutorial.md", *sorted(DOCS.glob("guide/*.md")), *sorted(DOCS.glob("how-to/*.md"))]
 ADDR = "127.0.0.1:9876"
 SNIPPET_SECONDS_MAX = 90
 SETTINGS = {"transactionTimeOut": "500", "transactionCheckInterval": "500", "traceTopicEnable": "true"}
@@ -35,7 +37,7 @@ def snippets(page: Path) -> Iterator[Snippet]:
     """Blocks marked `python notest` are parts of programs, for reading only."""
     text = page.read_text()
     blocks = list(_BLOCK.finditer(text))
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, following in itertools.zip_longest(blocks, blocks[1:]):
         kind, mark, code = block.groups()
         if kind != "python" or "notest" in mark:
             continue
@@ -45,7 +47,7 @@ def snippets(page: Path) -> Iterator[Snippet]:
         yield Snippet(page.name, text.count("\n", 0, block.start()) + 1, code, printed)
 
 
-ALL = [snippet for page in sorted(GUIDE.glob("*.md")) for snippet in snippets(page)]
+ALL = [snippet for page in PAGES for snippet in snippets(page)]
 
 
 @pytest.fixture(scope="module")
