@@ -6,7 +6,7 @@ import os
 import socket
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -68,6 +68,8 @@ class SessionConfig:
     """Prefix of every topic and group in requests; removed from returned names."""
     tls: ClientTls | None = None
     credentials: Credentials | None = None
+    addr_map: Mapping[str, str] = field(default_factory=dict)
+    """Addresses to connect to in place of those that brokers advertise, `advertised -> reachable`."""
 
     def __post_init__(self) -> None:
         for name in ("control_timeout_ms", "route_life_ms", "heartbeat_interval_ms"):
@@ -135,6 +137,7 @@ class Session:
         if self.config.credentials is not None:
             command = sign(command, self.config.credentials)
         self._refuse_if_closed()
+        addr = self.config.addr_map.get(addr, addr)
         await self._pool.invoke_oneway(addr, command, timeout_ms or self.config.control_timeout_ms)
 
     async def call_name_server(
@@ -158,6 +161,7 @@ class Session:
         if self.config.credentials is not None:
             command = sign(command, self.config.credentials)
         self._refuse_if_closed()
+        addr = self.config.addr_map.get(addr, addr)
         answer = await self._pool.invoke(addr, command, timeout_ms or self.config.control_timeout_ms)
         if answer.code not in accept:
             raise failure_of(answer, peer=addr)
@@ -174,17 +178,17 @@ class Session:
 
     def opened(self, addr: str) -> Connection | None:
         """The open connection to this address, or None."""
-        return self._pool.opened(addr)
+        return self._pool.opened(self.config.addr_map.get(addr, addr))
 
     async def writable(self, addr: str, code: int, timeout_ms: int) -> tuple[Connection, int]:
         """A connection that accepts writes, and the remaining time."""
         self._refuse_if_closed()
         start_ms = self.clock.monotonic_ms()
-        connection = await self._pool.ready(addr, code, timeout_ms)
+        connection = await self._pool.ready(self.config.addr_map.get(addr, addr), code, timeout_ms)
         return connection, max(1, timeout_ms - (self.clock.monotonic_ms() - start_ms))
 
     def is_connected(self, addr: str) -> bool:
-        return self._pool.opened(addr) is not None
+        return self.opened(addr) is not None
 
     def health(self) -> SessionHealth:
         """Connections, ages of routes, and reports of members."""

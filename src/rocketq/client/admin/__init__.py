@@ -7,11 +7,15 @@ from types import TracebackType
 from typing import Self
 
 from rocketq.client.admin.brokers import AsyncBrokers
+from rocketq.client.admin.dead_letters import AsyncDeadLetters
 from rocketq.client.admin.groups import AsyncGroups
 from rocketq.client.admin.messages import AsyncMessages
 from rocketq.client.admin.offsets import AsyncOffsets
+from rocketq.client.admin.overview import AsyncOverview
 from rocketq.client.admin.pending import AsyncTimers, AsyncTransactions
+from rocketq.client.admin.search import AsyncSearch
 from rocketq.client.admin.topics import AsyncTopics
+from rocketq.client.admin.traces import AsyncTraces
 from rocketq.client.session import Session, SessionConfig
 
 
@@ -40,6 +44,10 @@ class AsyncAdmin:
         self.brokers = AsyncBrokers(self.session)
         self.transactions = AsyncTransactions(self.session)
         self.timers = AsyncTimers(self.session)
+        self.overview = AsyncOverview(self.session)
+        self.search = AsyncSearch(self.session)
+        self.dead_letters = AsyncDeadLetters(self.session)
+        self.traces = AsyncTraces(self.session)
 
     async def close(self) -> None:
         if self._owns_session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from rocketq.client.core.routes import MASTER_ID
 from rocketq.client.errors import NotFoundError
@@ -11,11 +12,17 @@ from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.clients import Producer, ProducerTable
 from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.bodies.routes import ClusterTable
-from rocketq.protocol.bodies.stats import StatsData
+from rocketq.protocol.bodies.stats import ReplicationState, StatsData
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.config_text import decode_config, format_config
 from rocketq.protocol.headers.admin import StatsRequest
+from rocketq.protocol.headers.nameserver import AddWritePermRequest, WipeWritePermRequest
 from rocketq.remoting.address import split_addr
+
+CLEANINGS: Final = frozenset(
+    {RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, RequestCode.CLEAN_UNUSED_TOPIC, RequestCode.DELETE_EXPIRED_COMMITLOG}
+)
+CLEAN_TIMEOUT_MS: Final = 30_000
 
 
 class BrokerDirectory:
@@ -109,6 +116,24 @@ class AsyncBrokers:
         await self._session.call(addr, None, code=RequestCode.UPDATE_BROKER_CONFIG, body=body)
         after = await self.config(broker)
         return {key: after[key] for key in changes if key in after}
+
+    async def replication(self, broker: str) -> ReplicationState:
+        """Replicas as their master sees them, or the master as a replica sees it."""
+        addr = await self._directory.addr(broker)
+        return ReplicationState.decode(
+            (await self._session.call(addr, None, code=RequestCode.GET_BROKER_HA_STATUS)).body
+        )
+
+    async def clean(self, broker: str, code: RequestCode) -> None:
+        """Delete what is no longer needed: CLEAN_EXPIRED_CONSUMEQUEUE, CLEAN_UNUSED_TOPIC, DELETE_EXPIRED_COMMITLOG."""
+        if code not in CLEANINGS:
+            raise ConfigError(f"request {int(code)} cleans nothing")
+        await self._session.call(await self._directory.addr(broker), None, code=code, timeout_ms=CLEAN_TIMEOUT_MS)
+
+    async def set_writable(self, broker_name: str, writable: bool) -> None:
+        """Give a broker's topics write permission in the routes of every NameServer, or take it for maintenance."""
+        header = AddWritePermRequest if writable else WipeWritePermRequest
+        await self._session.tell(header(broker_name=broker_name))
 
     async def producers(self, broker: str) -> dict[str, tuple[Producer, ...]]:
         """Connected producers by group."""

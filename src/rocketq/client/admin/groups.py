@@ -16,12 +16,14 @@ from rocketq.errors import ConfigError, RocketQError
 from rocketq.model.lag import Lag, UnknownLag, queue_lag
 from rocketq.protocol.bodies.clients import (
     Connection,
+    ConsumeDirectlyResult,
     ConsumerConnections,
     ProducerConnections,
     RunningConsumer,
     Subscription,
 )
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
+from rocketq.protocol.bodies.offsets import TimeSpan, TimeSpans
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.stats import ConsumeStats, QueueProgress
 from rocketq.protocol.bodies.topics import QueueRange, TopicStats
@@ -33,7 +35,7 @@ from rocketq.protocol.headers import groups as membership
 from rocketq.protocol.headers.groups import ConsumerConnectionRequest, ConsumeStatsRequest, DeleteGroupRequest
 from rocketq.protocol.headers.nameserver import ForgetTopicRequest
 from rocketq.protocol.headers.offsets import OffsetResponse, QueryOffsetRequest
-from rocketq.protocol.headers.topics import DeleteTopicRequest, TopicStatsRequest
+from rocketq.protocol.headers.topics import ConsumeTimeSpanRequest, DeleteTopicRequest, TopicStatsRequest
 from rocketq.protocol.headers.wire import Header
 from rocketq.protocol.names import dlq_topic, group_fault, retry_topic
 
@@ -323,15 +325,32 @@ class AsyncGroups:
         parts = (ProducerConnections.decode(answer.body) for answer in found.results.values())
         return tuple({member.client_id: member for part in parts for member in part.connections}.values())
 
-    async def running(self, group: str, client_id: str) -> RunningConsumer:
-        """The running report of a connected member."""
-        request = membership.RunningInfoRequest(group=group, client_id=client_id)
+    async def running(self, group: str, client_id: str, *, with_stacks: bool = False) -> RunningConsumer:
+        """The running report of a connected member; `with_stacks` adds the stacks of its threads."""
+        request = membership.RunningInfoRequest(group=group, client_id=client_id, with_stacks=with_stacks)
         masters = await self._lookup.online_at(group, await self._directory.masters())
         if not masters:
             raise NotFoundError("member", client_id, f"nobody of {group} is connected")
         addr = await self._directory.addr(next(iter(masters)))
         timeout_ms = RUNNING_INFO_FACTOR * self._session.config.control_timeout_ms
         return RunningConsumer.decode((await self._session.call(addr, request, timeout_ms=timeout_ms)).body)
+
+    async def consume_directly(self, group: str, client_id: str, message_id: str, broker: str) -> ConsumeDirectlyResult:
+        """Let one member consume one stored message now, outside of its queues; `message_id` is the offset id."""
+        request = membership.ConsumeDirectlyRequest(
+            group=group, client_id=client_id, message_id=message_id, broker_name=broker
+        )
+        addr = await self._directory.addr(broker)
+        timeout_ms = RUNNING_INFO_FACTOR * self._session.config.control_timeout_ms
+        return ConsumeDirectlyResult.decode((await self._session.call(addr, request, timeout_ms=timeout_ms)).body)
+
+    async def time_spans(self, group: str, topic: str) -> tuple[TimeSpan, ...]:
+        """Store times of the first, the last and the next message to consume of each queue."""
+        masters = masters_of(await self._session.routes.refresh(topic))
+        request = ConsumeTimeSpanRequest(topic=topic, group=group)
+        answers = await on_each({name: self._session.call(addr, request) for name, addr in masters.items()})
+        spans = [span for answer in answers.values() for span in TimeSpans.decode(answer.body).spans]
+        return tuple(sorted(spans, key=lambda span: queue_order(span.queue)))
 
     async def _on_masters(self, masters: Mapping[str, str], request: Header) -> Outcomes[str, Command]:
         return await outcomes({name: self._session.call(addr, request) for name, addr in masters.items()})

@@ -15,10 +15,13 @@ from rocketq.client.fan_out import on_each
 from rocketq.client.fetcher import Puller, PullStatus
 from rocketq.client.offsets import QueuePositions
 from rocketq.client.session import Session
+from rocketq.errors import ConfigError
+from rocketq.model import decode_message_id
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.handles import RecallHandle
-from rocketq.protocol.headers.send import RecallRequest, RecallResponse
+from rocketq.protocol.headers.send import EndTransactionRequest, RecallRequest, RecallResponse, ResumeCheckRequest
 from rocketq.protocol.names import HALF_OP_TOPIC, HALF_TOPIC, TIMER_TOPIC, Property
 
 
@@ -80,10 +83,11 @@ TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 
 class AsyncTransactions:
-    """Of Apache's brokers too: it reads what they keep, and changes nothing."""
+    """Of Apache's brokers too: the list is read from what they keep."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._directory = BrokerDirectory(session)
         self._groups = GroupLookup(session)
         self._positions = QueuePositions(session)
         self._puller = Puller(session)
@@ -94,6 +98,29 @@ class AsyncTransactions:
         queues = await self._queues(HALF_TOPIC)
         found = await on_each({queue: self._of(queue) for queue in queues})
         return tuple(half for queue in queues for half in found[queue])
+
+    async def check(self, half: OpenHalf) -> None:
+        """Have the broker ask the producers of its group again, from the first check on."""
+        addr = await self._directory.addr(half.broker_name)
+        await self._session.call(addr, ResumeCheckRequest(message_id=half.offset_message_id, topic=HALF_TOPIC))
+
+    async def decide(self, half: OpenHalf, state: TransactionState) -> None:
+        """Commit or roll back in place of the producer. The decision cannot be taken back."""
+        if state not in (TransactionState.COMMIT, TransactionState.ROLLBACK):
+            raise ConfigError("a transaction is decided by COMMIT or ROLLBACK")
+        _, half_log_offset = decode_message_id(half.offset_message_id)
+        request = EndTransactionRequest(
+            group=half.group,
+            half_queue_offset=half.queue_offset,
+            half_log_offset=half_log_offset,
+            state=int(state),
+            from_check=True,
+            message_id=half.unique_key,
+            transaction_id=half.unique_key,
+            topic=half.topic,
+            broker_name=half.broker_name,
+        )
+        await self._session.call(await self._directory.addr(half.broker_name), request)
 
     async def _of(self, queue: MessageQueue) -> tuple[OpenHalf, ...]:
         """Op messages first: a half message that moves during the scan is then found at its new position."""

@@ -10,11 +10,14 @@ from typing import Any, Self, TypeVar
 
 from rocketq.client.admin import AsyncAdmin
 from rocketq.client.admin.brokers import AsyncBrokers
+from rocketq.client.admin.dead_letters import AsyncDeadLetters
 from rocketq.client.admin.groups import AsyncGroups
 from rocketq.client.admin.messages import AsyncMessages
 from rocketq.client.admin.offsets import AsyncOffsets
+from rocketq.client.admin.overview import AsyncOverview
 from rocketq.client.admin.pending import AsyncTimers, AsyncTransactions
 from rocketq.client.admin.topics import AsyncTopics
+from rocketq.client.admin.traces import AsyncTraces
 from rocketq.client.consumer import check_consumer_group
 from rocketq.client.core.config import ProducerConfig, PullConfig, PushConfig, check_group
 from rocketq.client.core.messages import Message
@@ -351,6 +354,8 @@ class Groups(Facade[AsyncAdmin, AsyncGroups]):
     connections = blocking(AsyncGroups.connections)
     producer_connections = blocking(AsyncGroups.producer_connections)
     running = blocking(AsyncGroups.running)
+    consume_directly = blocking(AsyncGroups.consume_directly)
+    time_spans = blocking(AsyncGroups.time_spans)
 
 
 class Offsets(Facade[AsyncAdmin, AsyncOffsets]):
@@ -375,15 +380,35 @@ class Brokers(Facade[AsyncAdmin, AsyncBrokers]):
     config = blocking(AsyncBrokers.config)
     set_config = blocking(AsyncBrokers.set_config)
     producers = blocking(AsyncBrokers.producers)
+    replication = blocking(AsyncBrokers.replication)
+    clean = blocking(AsyncBrokers.clean)
+    set_writable = blocking(AsyncBrokers.set_writable)
 
 
 class Transactions(Facade[AsyncAdmin, AsyncTransactions]):
     list = blocking(AsyncTransactions.list)
+    check = blocking(AsyncTransactions.check)
+    decide = blocking(AsyncTransactions.decide)
 
 
 class Timers(Facade[AsyncAdmin, AsyncTimers]):
     list = blocking(AsyncTimers.list)
     cancel = blocking(AsyncTimers.cancel)
+
+
+class Overview(Facade[AsyncAdmin, AsyncOverview]):
+    take = blocking(AsyncOverview.take)
+
+
+class DeadLetters(Facade[AsyncAdmin, AsyncDeadLetters]):
+    groups = blocking(AsyncDeadLetters.groups)
+    list = blocking(AsyncDeadLetters.list)
+    get = blocking(AsyncDeadLetters.get)
+
+
+class Traces(Facade[AsyncAdmin, AsyncTraces]):
+    get = blocking(AsyncTraces.get)
+    by_key = blocking(AsyncTraces.by_key)
 
 
 class Admin:
@@ -403,6 +428,9 @@ class Admin:
         self.brokers = Brokers(self._engine, lambda admin: admin.brokers)
         self.transactions = Transactions(self._engine, lambda admin: admin.transactions)
         self.timers = Timers(self._engine, lambda admin: admin.timers)
+        self.overview = Overview(self._engine, lambda admin: admin.overview)
+        self.dead_letters = DeadLetters(self._engine, lambda admin: admin.dead_letters)
+        self.traces = Traces(self._engine, lambda admin: admin.traces)
 
     def close(self) -> None:
         self._engine.close(AsyncAdmin.close)
