@@ -16,6 +16,8 @@ COMMANDS = {
     "bench": ("rocketq.cli.commands.bench", "bench"),
     "broker": ("rocketq.cli.commands.broker", "broker"),
     "cluster": ("rocketq.cli.commands.cluster", "cluster"),
+    "console": ("rocketq.cli.commands.console", "console"),
+    "dlq": ("rocketq.cli.commands.dlq", "dlq"),
     "group": ("rocketq.cli.commands.group", "group"),
     "ha": ("rocketq.cli.commands.ha", "ha"),
     "message": ("rocketq.cli.commands.message", "message"),
@@ -27,6 +29,7 @@ COMMANDS = {
     "tail": ("rocketq.cli.commands.tail", "tail"),
     "timer": ("rocketq.cli.commands.timer", "timer"),
     "topic": ("rocketq.cli.commands.topic", "topic"),
+    "trace": ("rocketq.cli.commands.trace", "trace"),
     "transaction": ("rocketq.cli.commands.transaction", "transaction"),
     "up": ("rocketq.cli.commands.up", "up"),
 }

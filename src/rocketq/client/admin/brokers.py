@@ -7,6 +7,7 @@ from typing import Final
 
 from rocketq.client.core.routes import MASTER_ID
 from rocketq.client.errors import NotFoundError
+from rocketq.client.fan_out import Outcomes, outcomes
 from rocketq.client.session import Session
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.clients import Producer, ProducerTable
@@ -17,6 +18,7 @@ from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.config_text import decode_config, format_config
 from rocketq.protocol.headers.admin import StatsRequest
 from rocketq.protocol.headers.nameserver import AddWritePermRequest, WipeWritePermRequest
+from rocketq.protocol.requests import make_request
 from rocketq.remoting.address import split_addr
 
 CLEANINGS: Final = frozenset(
@@ -82,6 +84,15 @@ class AsyncBrokers:
     async def cluster(self) -> ClusterTable:
         """All brokers that are registered now."""
         return await self._session.cluster()
+
+    async def by_name_server(self) -> Outcomes[str, ClusterTable]:
+        """What each NameServer believes, by its address."""
+        command = make_request(None, opaque=0, code=RequestCode.GET_BROKER_CLUSTER_INFO)
+
+        async def ask(addr: str) -> ClusterTable:
+            return ClusterTable.decode((await self._session.exchange(addr, command)).body)
+
+        return await outcomes({addr: ask(addr) for addr in self._session.name_servers.addrs})
 
     async def addr(self, broker: str) -> str:
         return await self._directory.addr(broker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
@@ -47,9 +48,13 @@ class AsyncSearch:
         self._session = session
         self._positions = QueuePositions(session)
 
-    async def run(self, query: SearchQuery, *, window: int = WINDOW) -> AsyncIterator[SearchStep]:
-        """Steps until everything in the range was looked at; stop iterating to stop the search. A queue that fails is
-        named in the progress and the others go on."""
+    async def run(
+        self, query: SearchQuery, *, found_max: int = sys.maxsize, window: int = WINDOW
+    ) -> AsyncIterator[SearchStep]:
+        """Steps until everything in the range was looked at or so many were found; stop iterating to stop the search.
+
+        A queue that fails is named in the progress and the others go on. The cursor of the last step continues it.
+        """
         wanted = matcher(query)
         queues, scans = await self._plan(query)
         puller = Puller(self._session)
@@ -70,11 +75,11 @@ class AsyncSearch:
         while True:
             behind = [scan for scan in scans if not scan.found and not scan.is_read]
             await asyncio.gather(*(read(scan) for scan in behind))
-            ready = mergeable(scans, query.direction)
+            ready = mergeable(scans, query.direction, found_max - found)
             found += len(ready)
             done = all(scan.is_read and not scan.found for scan in scans)
             yield SearchStep(messages=tuple(ready), progress=_progress(scans, query.direction, found, total, done))
-            if done:
+            if done or found >= found_max:
                 return
 
     async def tail(

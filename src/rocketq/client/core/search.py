@@ -177,10 +177,10 @@ class QueueScan:
             self.edge_ms = edge_ms
 
 
-def mergeable(scans: list[QueueScan], direction: Direction) -> list[StoredMessage]:
+def mergeable(scans: list[QueueScan], direction: Direction, count_max: int) -> list[StoredMessage]:
     """Messages that no queue can precede any more, in the order of the search; they leave their queues."""
     out: list[StoredMessage] = []
-    while True:
+    while len(out) < count_max:
         waiting = [scan for scan in scans if scan.found]
         if not waiting or any(not scan.found and not scan.is_read for scan in scans):
             return out
@@ -189,6 +189,7 @@ def mergeable(scans: list[QueueScan], direction: Direction) -> list[StoredMessag
         else:
             first = min(waiting, key=lambda scan: scan.found[0].store_ms)
         out.append(first.found.pop(0))
+    return out
 
 
 def encode_cursor(scans: list[QueueScan], direction: Direction) -> str:
