@@ -144,7 +144,7 @@ class AsyncBrokers:
     async def set_writable(self, broker_name: str, writable: bool) -> None:
         """Give a broker's topics write permission in the routes of every NameServer, or take it for maintenance."""
         header = AddWritePermRequest if writable else WipeWritePermRequest
-        await self._session.tell(header(broker_name=broker_name))
+        await self._session.call_all_name_servers(header(broker_name=broker_name))
 
     async def producers(self, broker: str) -> dict[str, tuple[Producer, ...]]:
         """Connected producers by group."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketq.errors import RemoteProtocolError
+from rocketq.model.lag import UnknownLag, queue_lag
 from rocketq.protocol.bodies.stats import ConsumeStatsList, ReplicationState
 from rocketq.protocol.bodies.topics import TopicStats
 from rocketq.protocol.flags import Perm
@@ -348,23 +349,15 @@ def queue_progress(
 ) -> QueueProgressSummary:
     """The lag of one queue. An empty queue has none; one that nothing was committed for has an unknown one."""
     known = not never_committed and committed >= 0
-    reason = None
-    if end == 0 and (not known or committed <= 0):
-        lag: int | None = 0
-    elif not known:
-        lag, reason = None, "nothing was committed"
-    elif committed > end:
-        lag, reason = None, f"the committed offset {committed} is beyond the end {end}"
-    else:
-        lag = end - committed
+    found = queue_lag(committed if known else None, None, end)
     return QueueProgressSummary(
         topic=topic,
         broker=broker,
         queue_id=queue_id,
         committed=committed if known else None,
         end=end,
-        lag=lag,
-        reason=reason,
+        lag=found.messages,
+        reason=found.reason.value if found.reason is not None else None,
         last_ms=last_ms or None,
     )
 
@@ -507,7 +500,7 @@ def _group(
         state, reason = "unknown", f"{silent[0].name} did not answer: {silent[0].reason}"
     elif not queues:
         state = "not-subscribed" if members is None or not members.members else "unknown"
-        reason = None if state == "not-subscribed" else "nothing was committed"
+        reason = None if state == "not-subscribed" else UnknownLag.NEVER_COMMITTED.value
     behind = [queue for queue in own if queue.lag]
     worst = max(behind, key=lambda queue: queue.lag or 0, default=None)
     oldest = min((queue.last_ms for queue in behind if queue.last_ms), default=None)

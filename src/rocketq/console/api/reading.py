@@ -23,6 +23,7 @@ from rocketq.client.fan_out import outcomes
 from rocketq.console.context import Call, Console, answer
 from rocketq.console.rates import ClusterFigures, Finding, is_stale, is_users
 from rocketq.errors import RocketQError
+from rocketq.model.lag import UnknownLag
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.flags import Perm
 from rocketq.protocol.versions import version_name
@@ -450,7 +451,7 @@ def _topic_groups(call: Call, topic: str, groups: Iterable[GroupSummary]) -> tup
             known = [lag for lag in lags if lag is not None]
             lag = sum(known) if lags and len(known) == len(lags) else None
             if lag is None and reason is None:
-                reason = "nothing was committed"
+                reason = UnknownLag.NEVER_COMMITTED.value
             found.append(TopicGroupLag(group=group.name, lag=lag, reason=reason, members=group.members))
     return tuple(found)
 
@@ -508,28 +509,19 @@ async def read_group(call: Call, group: str) -> GroupDetail:
 
 
 def _lag_rows(status: GroupStatus) -> tuple[QueueProgressSummary, ...]:
-    rows = []
-    for one in status.queues:
-        lag, reason = one.lag, None
-        if one.committed is None and one.max_offset == 0:
-            lag = 0
-        elif lag is None:
-            missing = one.max_offset is None
-            reason = status.unreachable.get(one.queue.broker_name, "the broker did not answer") if missing else None
-            reason = reason or "nothing was committed"
-        rows.append(
-            QueueProgressSummary(
-                topic=one.queue.topic,
-                broker=one.queue.broker_name,
-                queue_id=one.queue.queue_id,
-                committed=one.committed,
-                end=one.max_offset,
-                lag=lag,
-                reason=reason,
-                last_ms=one.last_ms,
-            )
+    return tuple(
+        QueueProgressSummary(
+            topic=one.queue.topic,
+            broker=one.queue.broker_name,
+            queue_id=one.queue.queue_id,
+            committed=one.committed,
+            end=one.max_offset,
+            lag=one.lag,
+            reason=one.unknown.value if one.unknown is not None else None,
+            last_ms=one.last_ms,
         )
-    return tuple(rows)
+        for one in status.queues
+    )
 
 
 @router.get("/clusters/{cluster}/groups/{group}/members/{client_id:path}", response_model=MemberDetail)
