@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 from rocketq.replication import actions as act
@@ -12,6 +13,7 @@ from rocketq.replication import fenced_slave as slave_side
 from rocketq.replication.agent import Agent, AgentSettings, LogEnds, Role
 from rocketq.replication.control import LeaseLostError
 from rocketq.replication.election import LeaseMode
+from rocketq.replication.fenced_auth import Credentials
 from rocketq.replication.fenced_frames import Frame, FrameDecoder, Introduction, encode_frame
 from rocketq.replication.fenced_master import MasterSession
 from rocketq.replication.fenced_slave import SlaveSession
@@ -141,6 +143,12 @@ class Node:
         return Introduction(
             state.cluster, state.broker_name, state.broker_id, state.check_code, SEGMENT_BYTES, self.disk.shape
         )
+
+    def _credentials(self) -> Credentials | None:
+        view = self.agent.view
+        if view.secret is None:
+            return None
+        return Credentials(view.secret.value, {number: each.value.check_code for number, each in view.replicas.items()})
 
     # time
 
@@ -301,7 +309,10 @@ class Node:
         """A slave calls."""
         if not self.up or not self.leading_epoch:
             return False
-        session = MasterSession(self.leading_epoch, self._introduction())
+        credentials = self._credentials()
+        if credentials is None:
+            return False
+        session = MasterSession(self.leading_epoch, self._introduction(), credentials, self.world.rng.randbytes(32))
         self.slaves.append(_Slave(session, line, self.world.now_ms))
         return True
 
@@ -313,20 +324,29 @@ class Node:
             self._drop_slave(slave)
             return
         slave.heard_ms = self.world.now_ms
-        for action in slave.session.on_frame(self._unwire(item), self.disk.shape):
-            match action:
-                case master_side.Send(frame):
-                    line.send(0, self._wire(frame))
-                case master_side.Acked(broker_id, written, durable, learner):
-                    self._drop_others(slave)
-                    self.agent.on_ack(broker_id, self.leading_epoch, written, durable, self.clock_ms, learner=learner)
-                case master_side.EpochSeen(epoch):
-                    self._do(self.agent.on_epoch_seen(epoch, self.clock_ms))
-                case master_side.Close():
-                    self._drop_slave(slave)
+        self._master_actions(slave, slave.session.on_frame(self._unwire(item), self.disk.shape))
         if self.up:
             self._feed_slaves()
             self._settle()
+
+    def _master_actions(self, slave: _Slave, actions: list[master_side.MasterAction]) -> None:
+        for action in actions:
+            match action:
+                case master_side.Send(frame):
+                    slave.line.send(0, self._wire(frame))
+                case master_side.CheckLog(ranges, digests):
+                    mismatch = None if digests == self._digest(ranges) else "the logs differ"
+                    self._master_actions(slave, slave.session.log_checked(mismatch))
+                case master_side.Acked(broker_id, written, durable, learner):
+                    self._drop_others(slave)
+                    self.agent.on_ack(broker_id, self.leading_epoch, written, durable, self.clock_ms, learner=learner)
+                case master_side.ReadControl():
+                    self._do(self.agent.on_outdated(self.clock_ms))
+                case master_side.Close():
+                    self._drop_slave(slave)
+
+    def _digest(self, ranges: tuple[tuple[int, int], ...]) -> bytes:
+        return b"".join(sha256(self.disk.read(offset, offset + length)).digest() for offset, length in ranges)
 
     def _drop_others(self, slave: _Slave) -> None:
         """A slave has one connection: an older one of it must not speak for it any more."""
@@ -359,6 +379,9 @@ class Node:
         master = self.nodes[int(followed.ha_addr) - 1]
         if (self.number, master.number) in self.world.cuts or (master.number, self.number) in self.world.cuts:
             return
+        credentials = self._credentials()
+        if credentials is None:
+            return
         line: Line
         line = Line(
             self.world,
@@ -368,9 +391,11 @@ class Node:
         if not master.accept(line):
             return
         self.line, self.heard_ms = line, self.world.now_ms
-        self.session = SlaveSession(self.agent.state.epoch, self._introduction())
+        self.session = SlaveSession(
+            followed.epoch, followed.master_id, self._introduction(), credentials, self.world.rng.randbytes(32)
+        )
         self.joined = False
-        line.send(1, self._wire(self.session.hello()))
+        line.send(1, self._wire(self.session.auth_request()))
 
     def _hang_up(self) -> None:
         line, self.line, self.session = self.line, None, None
@@ -391,8 +416,6 @@ class Node:
             if not self.up or self.session is None:
                 return
             match action:
-                case slave_side.SeeEpoch(epoch):
-                    self._do(self.agent.on_epoch_seen(epoch, self.clock_ms))
                 case slave_side.CutTo(point):
                     before, start = bytes(self.disk.log), self.disk.start
                     if not self._steps(truncate(self.disk, point)):
@@ -402,6 +425,8 @@ class Node:
                 case slave_side.StartAt(offset):
                     self.disk.begin_at(offset)
                     self._cut_done()
+                case slave_side.HashLog(ranges):
+                    self._slave_actions(self.session.log_hashed(self._digest(ranges)))
                 case slave_side.BeginEpoch(number, start):
                     epochs = self.disk.load_epochs()
                     epochs.add(number, start)
@@ -464,4 +489,4 @@ class Node:
         return encode_frame(frame) if self.encodes else frame
 
     def _unwire(self, item: Any) -> Frame:
-        return FrameDecoder().feed(item)[0] if self.encodes else item
+        return next(FrameDecoder().feed(item)) if self.encodes else item

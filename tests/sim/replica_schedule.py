@@ -40,7 +40,7 @@ class Cluster:
         for number in range(1, count + 1):
             settings = AgentSettings(
                 addr=f"node{number}", ha_addr=str(number), times=TIMES, lease_mode=mode, rules=rules,
-                poll_ms=2_000, answer_ms_max=2_000, retire_ms_max=2_000,
+                new_secret=bytes([number]) * 32, poll_ms=2_000, answer_ms_max=2_000, retire_ms_max=2_000,
             )  # fmt: skip
             nodes.append(Node(number, world, settings, ReplicaDisk.new(number)))
         for node in nodes:

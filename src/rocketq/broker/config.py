@@ -188,6 +188,12 @@ class BrokerConfig:
     ha_control_ca: str = option("haControlCa", "", "PEM file with the certificate authority of etcd.")
     ha_control_cert: str = option("haControlCert", "", "PEM file with the client certificate for etcd.")
     ha_control_key: str = option("haControlKey", "", "PEM file with the key of the client certificate for etcd.")
+    ha_secret_path: str = option(
+        "haSecretFile", "", "File with the secret that replicas share. Empty: a secret generated in the control store."
+    )
+    ha_tls_ca: str = option("haTlsCa", "", "PEM file with the authority of the replicas' certificates. Set: TLS is on.")
+    ha_tls_cert: str = option("haTlsCert", "", "PEM file with this replica's certificate for replication over TLS.")
+    ha_tls_key: str = option("haTlsKey", "", "PEM file with the key of that certificate.")
     lease_mode: str = option(
         "haLeaseMode", "available", "`available` serves reads without a lease; `strict` serves nothing without one."
     )
@@ -264,6 +270,10 @@ class BrokerConfig:
             (self.ha_protocol in ("classic", "fenced"), f"haProtocol={self.ha_protocol} is neither classic nor fenced"),
             (not self.is_fenced or bool(self.ha_control), "haProtocol=fenced needs haControlStore=etcd://host:2379,…"),
             (self.lease_mode in ("strict", "available"), f"haLeaseMode={self.lease_mode} is not strict or available"),
+            (
+                bool(self.ha_tls_ca) == bool(self.ha_tls_cert) == bool(self.ha_tls_key),
+                "haTlsCa, haTlsCert and haTlsKey must be set together",
+            ),
             (self.min_in_sync > 0, "minInSyncReplicas must be above 0"),
             (self.ha_port <= 0xFFFF, f"haListenPort {self.ha_port} is no port"),
             (self.ha_batch_bytes > 0, "haTransferBatchSize must be above 0"),

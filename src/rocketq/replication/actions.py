@@ -9,6 +9,7 @@ from rocketq.replication.control import Transaction
 
 
 class Purpose(Enum):
+    SECRET = "create the secret"
     APPLY = "apply for an id"
     ELECT = "elect"
     ALTER = "alter the in-sync set"

@@ -52,6 +52,8 @@ class AgentSettings:
     answer_ms_max: int = 3_000
     """Requests to the control store fail after this time."""
     retire_ms_max: int = 5_000
+    new_secret: bytes = field(default=b"", repr=False)
+    """Random; put into the control store when it holds no secret. Empty: the secret comes from a file."""
     report_ms: int = 5_000
     """Interval of each replica's report of its log end, for operators and elections."""
 
@@ -192,6 +194,8 @@ class Agent:
         """The next change, unless one is in progress."""
         if self._commit is not None or self._read_needed or self.view.revision == 0:
             return []
+        if self.view.secret is None and self.settings.new_secret:
+            return self._send(Purpose.SECRET, control.create_secret(self.settings.new_secret), now_ms)
         if self.role is Role.JOINING:
             return self._join(now_ms)
         actions: list[Action] = []
@@ -331,14 +335,11 @@ class Agent:
         self.term.propose(wanted)
         return self._send(Purpose.ALTER, change, now_ms)
 
-    def on_epoch_seen(self, epoch: int, now_ms: int) -> list[Action]:
-        """A larger epoch was received."""
-        if epoch <= self.state.epoch:
-            return []
-        actions = self._see_epoch(epoch)
-        if self.role in (Role.LEADING, Role.PROMOTING):
-            actions += self._step_down(f"epoch {epoch} has begun", now_ms)
-        return actions + self._read(now_ms)
+    def on_outdated(self, now_ms: int) -> list[Action]:
+        """A peer names an epoch or a replica that this one does not know. Peers are not believed, because anybody can
+        connect: the control store is read, and only what it holds has an effect."""
+        recently = self._read_ms is not None and now_ms - self._read_ms < self.settings.hurry_ms
+        return [] if recently or self.role is Role.STOPPED else self._read(now_ms)
 
     def _see_epoch(self, epoch: int) -> list[Action]:
         if epoch <= self.state.epoch:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from rocketq.errors import ProtocolError, RocketQError
+from rocketq.replication.fenced_auth import SECRET_BYTES_MIN
 
 Value = TypeVar("Value")
 
@@ -108,6 +109,8 @@ class GroupView:
     last_id: Versioned[int] | None = None
     switch_to: Versioned[int] | None = None
     """The replica that an operator asks the master to hand over to."""
+    secret: Versioned[bytes] | None = field(default=None, repr=False)
+    """Shared by the replicas, which authenticate each other with it."""
     replicas: Mapping[int, Versioned[Replica]] = field(default_factory=dict)
     alive: Mapping[int, Versioned[AliveReport]] = field(default_factory=dict)
 
@@ -119,7 +122,7 @@ class GroupView:
 @dataclass(frozen=True, slots=True)
 class Put:
     key: str
-    value: bytes
+    value: bytes = field(repr=False)
     lease_id: int = 0
 
 
@@ -167,6 +170,7 @@ def view_of(entries: Mapping[str, Entry], revision: int) -> GroupView:
     master: Versioned[MasterKey] | None = None
     last_id: Versioned[int] | None = None
     switch_to: Versioned[int] | None = None
+    secret: Versioned[bytes] | None = None
     for key, entry in entries.items():
         kind, _, number = key.partition("/")
         if key == "state":
@@ -175,13 +179,15 @@ def view_of(entries: Mapping[str, Entry], revision: int) -> GroupView:
             master = _versioned(_decode(MasterKey, entry.value), entry)
         elif key == "last_id":
             last_id = _versioned(int(entry.value), entry)
+        elif key == "secret":
+            secret = _versioned(_decode_secret(entry.value), entry)
         elif key == "switch":
             switch_to = _versioned(int(entry.value), entry)
         elif kind == "replica" and number.isdigit():
             replicas[int(number)] = _versioned(_decode(Replica, entry.value), entry)
         elif kind == "alive" and number.isdigit():
             alive[int(number)] = _versioned(_decode_report(entry.value), entry)
-    return GroupView(revision, state, master, last_id, switch_to, replicas, alive)
+    return GroupView(revision, state, master, last_id, switch_to, secret, replicas, alive)
 
 
 def _versioned(value: Value, entry: Entry) -> Versioned[Value]:
@@ -203,6 +209,16 @@ def _decode_state(data: bytes) -> GroupState:
     return replace(state, in_sync=frozenset(state.in_sync))
 
 
+def _decode_secret(data: bytes) -> bytes:
+    try:
+        secret = bytes.fromhex(data.decode("ascii"))
+    except ValueError:
+        raise ProtocolError("the control store holds no secret in hexadecimal form") from None
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ProtocolError(f"the secret in the control store is shorter than {SECRET_BYTES_MIN} bytes")
+    return secret
+
+
 def _decode_report(data: bytes) -> AliveReport:
     report = _decode(AliveReport, data)
     try:
@@ -220,6 +236,11 @@ def _encode(value: Any) -> bytes:
 
 
 # Changing
+
+
+def create_secret(secret: bytes) -> Transaction:
+    """Create the group's secret unless it exists; one of several replicas that start at once succeeds."""
+    return Transaction(compares=(("secret", 0),), puts=(Put("secret", secret.hex().encode()),))
 
 
 def apply_for_id(view: GroupView, replica: Replica) -> tuple[int, Transaction]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
@@ -13,6 +15,7 @@ from rocketq.errors import RemoteProtocolError, RocketQError, StoreError
 from rocketq.remoting.address import split_addr
 from rocketq.replication import fenced_slave as does
 from rocketq.replication.actions import Follow
+from rocketq.replication.fenced_auth import NONCE_BYTES, Credentials
 from rocketq.replication.fenced_frames import Frame, FrameDecoder, Introduction, encode_frame
 from rocketq.replication.fenced_listener import SILENCE_MS_MAX
 from rocketq.replication.fenced_slave import SlaveAction, SlaveSession
@@ -31,8 +34,6 @@ RETRY_MS: Final = 500
 class FollowerEvents(Protocol):
     """Events of the connection to the master."""
 
-    def epoch_seen(self, epoch: int) -> None: ...
-
     def log_changed(self) -> None: ...
 
     def confirmed_to(self, offset: int) -> None: ...
@@ -46,11 +47,20 @@ class Follower:
     """Follows one master at a time and reconnects until stopped."""
 
     def __init__(
-        self, replica: FencedStore, clock: Clock, introduce: Callable[[], Introduction], events: FollowerEvents
+        self,
+        replica: FencedStore,
+        clock: Clock,
+        introduce: Callable[[], Introduction],
+        credentials: Callable[[], Credentials | None],
+        events: FollowerEvents,
+        *,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.replica = replica
         self.clock = clock
         self.introduce = introduce
+        self._credentials = credentials
+        self._tls = tls
         self.events = events
         self._task: asyncio.Task[None] | None = None
         self.failure = ""
@@ -84,10 +94,15 @@ class Follower:
     async def _once(self, master: Follow) -> str:
         """Connect and copy; the reason why the connection ended."""
         host, port = split_addr(master.ha_addr)
-        link = MasterConnection(self)
+        credentials = self._credentials()
+        if credentials is None:
+            return "the secret of the group is not known yet"
+        own = self.introduce()
+        session = SlaveSession(master.epoch, master.master_id, own, credentials, os.urandom(NONCE_BYTES))
+        link = MasterConnection(self, session)
         try:
             async with asyncio.timeout(CONNECT_MS_MAX / 1000):
-                await asyncio.get_running_loop().create_connection(lambda: link, host, port)
+                await asyncio.get_running_loop().create_connection(lambda: link, host, port, ssl=self._tls)
         except (OSError, TimeoutError) as error:
             return f"cannot be reached: {error or 'no answer'}"
         self.connection = link
@@ -118,10 +133,10 @@ def cut_back(replica: FencedStore, point: int) -> int:
 class MasterConnection(asyncio.Protocol):
     """One connection to the master."""
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: Follower, session: SlaveSession) -> None:
         self._follower = follower
         self._replica = follower.replica
-        self._session = SlaveSession(follower.replica.load_state().epoch, follower.introduce())
+        self._session = session
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -131,12 +146,12 @@ class MasterConnection(asyncio.Protocol):
         self._replacing: asyncio.Task[None] | None = None
         self._todo: deque[SlaveAction] = deque()
         self._waits_for: asyncio.Future[None] | None = None
-        self.on_disk: asyncio.Future[int] | asyncio.Future[None] | None = None
+        self.on_disk: asyncio.Future[int] | asyncio.Future[bytes] | asyncio.Future[None] | None = None
         """A truncation or a new epoch entry that a worker thread is writing; the log does not change before it ends."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._write(self._session.hello())
+        self._write(self._session.auth_request())
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -165,13 +180,13 @@ class MasterConnection(asyncio.Protocol):
     def _act(self, action: SlaveAction) -> None:
         replica, events = self._replica, self._follower.events
         match action:
-            case does.SeeEpoch(epoch):
-                events.epoch_seen(epoch)
             case does.CutTo(point):
                 self._cut(point)
             case does.StartAt(offset):
                 replica.start_at(offset)
                 self._cut_done(f"copies everything from log offset {offset}")
+            case does.HashLog(ranges):
+                self._hash_log(ranges)
             case does.BeginEpoch(number, start):
                 self._begin_epoch(number, start)
             case does.Append(offset, body):
@@ -189,8 +204,20 @@ class MasterConnection(asyncio.Protocol):
                 events.left(action)
                 self.close(action.reason)
 
+    def _hash_log(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Hash on a worker thread, because it reads from disk; nothing else happens to the log until it is done."""
+        self.on_disk = hashing = self._loop.run_in_executor(None, self._replica.digest, ranges)
+        hashing.add_done_callback(self._log_hashed)
+
+    def _log_hashed(self, hashing: asyncio.Future[bytes]) -> None:
+        error = hashing.exception()
+        if error is not None:
+            self.close(f"the log cannot be read: {error}")
+        elif not self.ended.done():
+            self._do(self._session.log_hashed(hashing.result()))
+
     def _begin_epoch(self, number: int, start: int) -> None:
-        """Write the epoch entry on a worker thread; reading pauses meanwhile."""
+        """Write the epoch entry on a worker thread; reading pauses until it is done."""
         self._replica.begin_change()
         if self._transport is not None:
             self._transport.pause_reading()

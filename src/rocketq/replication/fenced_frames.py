@@ -6,14 +6,16 @@ header := magic:i32 version:i8 type:i8 flags:i16 master_epoch:i32 data_epoch:i32
 offset := DATA its first byte | HEARTBEAT the next byte | ACK the written end | HELLO the log's end
           | TABLES, TABLES_ACK table version
 second := DATA, HEARTBEAT the confirm offset | ACK the durable end
-body   := HELLO, WELCOME, REJECT, TABLES: JSON | DATA: whole records of one epoch and one log file | others: empty
+body   := AUTH_REQUEST, HELLO, WELCOME, REJECT, TABLES: JSON | AUTH_CHALLENGE: nonce proof | AUTH_PROOF: proof
+          | first ACK: SHA-256 digests of the ranges that WELCOME names
+          | DATA: whole records of one epoch and one log file | others: empty
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -23,7 +25,7 @@ from rocketq.errors import RemoteProtocolError, StoreError
 from rocketq.replication.epochs import Epoch, EpochList, LogShape
 
 MAGIC: Final = 0x524D4841
-VERSION: Final = 1
+VERSION: Final = 2
 LEARNER: Final = 1
 BODY_BYTES_MAX: Final = 64 << 20
 """Limit of a frame's body. A single record may exceed a batch, but not this."""
@@ -42,6 +44,9 @@ class FrameType(IntEnum):
     REJECT = 6
     TABLES = 7
     TABLES_ACK = 8
+    AUTH_REQUEST = 9
+    AUTH_CHALLENGE = 10
+    AUTH_PROOF = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,27 +88,29 @@ class FrameDecoder:
     """Incremental decoder. RemoteProtocolError for an invalid frame; the decoder is unusable after it."""
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
-        self._body_bytes_max = body_bytes_max
+        self.body_bytes_max = body_bytes_max
+        """May be raised between two frames, after the peer has authenticated itself."""
         self._pending = bytearray()
 
-    def feed(self, chunk: bytes | memoryview) -> list[Frame]:
-        """Frames that these bytes complete, in order."""
+    def feed(self, chunk: bytes | memoryview) -> Iterator[Frame]:
+        """Frames that these bytes complete, in order. A limit raised while iterating applies to the next frame."""
         self._pending += chunk
-        frames: list[Frame] = []
         at = 0
-        while (end := self._frame_end(at)) is not None:
-            frames.append(_decode(self._pending, at, end))
-            at = end
-        del self._pending[:at]
-        return frames
+        try:
+            while (end := self._frame_end(at)) is not None:
+                frame = _decode(self._pending, at, end)
+                at = end
+                yield frame
+        finally:
+            del self._pending[:at]
 
     def _frame_end(self, at: int) -> int | None:
         """End of the frame at `at` when it is complete; checks the header."""
         if len(self._pending) - at < HEADER_BYTES:
             return None
         length = _check_header(self._pending, at)
-        if length > self._body_bytes_max:
-            raise RemoteProtocolError(f"a frame's body of {length} bytes is larger than {self._body_bytes_max}")
+        if length > self.body_bytes_max:
+            raise RemoteProtocolError(f"a frame's body of {length} bytes is larger than {self.body_bytes_max}")
         end = at + HEADER_BYTES + length
         return end if end <= len(self._pending) else None
 
@@ -167,13 +174,14 @@ def heartbeat(master_epoch: int, offset: int, confirm_offset: int) -> Frame:
     return Frame(type=FrameType.HEARTBEAT, master_epoch=master_epoch, offset=offset, second=confirm_offset)
 
 
-def ack(master_epoch: int, written_end: int, durable_end: int, *, learner: bool = False) -> Frame:
+def ack(master_epoch: int, written_end: int, durable_end: int, *, learner: bool = False, body: bytes = b"") -> Frame:
     return Frame(
         type=FrameType.ACK,
         master_epoch=master_epoch,
         flags=LEARNER if learner else 0,
         offset=written_end,
         second=durable_end,
+        body=body,
     )
 
 
@@ -199,11 +207,15 @@ class Introduction:
     check_code: str
     segment_bytes: int
     shape: LogShape
+    checked_ranges: tuple[tuple[int, int], ...] = ()
+    """WELCOME: (offset, length) of the ranges whose digests the slave sends with its first acknowledgement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
     reason: str
+    log_differs: bool = False
+    """The slave's log is not a prefix of the master's: copying cannot continue."""
 
 
 def encode_introduction(one: Introduction) -> bytes:
@@ -217,6 +229,7 @@ def encode_introduction(one: Introduction) -> bytes:
             "logMin": one.shape.start,
             "logEnd": one.shape.end,
             "epochs": [[entry.number, entry.start] for entry in one.shape.epochs],
+            "check": one.checked_ranges,
         }
     ).encode()
 
@@ -234,23 +247,25 @@ def decode_introduction(body: bytes) -> Introduction:
             str(fields.get("checkCode", "")),
             int(fields["fileSize"]),
             shape,
+            tuple((int(offset), int(length)) for offset, length in fields.get("check", ())),
         )
     except (KeyError, TypeError, ValueError, StoreError) as error:
         raise RemoteProtocolError(f"not a replica's introduction: {error!r}") from None
 
 
 def encode_rejection(rejection: Rejection) -> bytes:
-    return json.dumps({"reason": rejection.reason}).encode()
+    return json.dumps({"reason": rejection.reason, "logDiffers": rejection.log_differs}).encode()
 
 
 def decode_rejection(body: bytes) -> Rejection:
-    return Rejection(str(_object(body).get("reason", "")))
+    fields = _object(body)
+    return Rejection(str(fields.get("reason", "")), fields.get("logDiffers") is True)
 
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise RemoteProtocolError("not a JSON object")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import ssl
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
@@ -12,8 +15,19 @@ from rocketq.errors import RemoteProtocolError, StoreError, UnreachableError
 from rocketq.remoting.address import join_addr
 from rocketq.remoting.limits import ConnectionLimit
 from rocketq.replication.classic_listener import SLAVES_MAX
+from rocketq.replication.fenced_auth import DIGEST_BYTES, NONCE_BYTES, Credentials
 from rocketq.replication.fenced_frames import Frame, FrameDecoder, Introduction, encode_frame, encode_header
-from rocketq.replication.fenced_master import Acked, Close, EpochSeen, MasterSession, Send, TablesStored
+from rocketq.replication.fenced_master import (
+    Acked,
+    Authenticated,
+    CheckLog,
+    Close,
+    MasterAction,
+    MasterSession,
+    ReadControl,
+    Send,
+    TablesStored,
+)
 from rocketq.replication.replica_files import FencedStore
 from rocketq.replication.table_sharing import TableSharing
 from rocketq.runtime.clock import Clock
@@ -27,6 +41,14 @@ TURN_BYTES: Final = 1 << 20
 """Bytes sent to one slave before the others are served."""
 HEARTBEAT_MS: Final = 1_000
 SILENCE_MS_MAX: Final = 5_000
+AUTH_MS_MAX: Final = 2_000
+"""A peer that has not authenticated itself by then is disconnected."""
+UNAUTHENTICATED_MAX: Final = 64
+"""Beyond it the oldest connection of the host with the most of them is closed."""
+AUTH_BYTES_MAX: Final = 4 << 10
+SLAVE_BYTES_MAX: Final = 1 << 20
+"""Limit of a frame of an authenticated slave; its epoch list is the largest one."""
+LOG_REJECTIONS_MS: Final = 10_000
 _BUFFER_BYTES: Final = 2 << 20
 
 
@@ -37,7 +59,7 @@ class SlaveEvents(Protocol):
 
     def slave_gone(self, broker_id: int) -> None: ...
 
-    def epoch_seen(self, epoch: int) -> None: ...
+    def control_outdated(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +69,8 @@ class Mastership:
     epoch: int
     own: Introduction
     confirm_offset: Callable[[], int]
+    credentials: Callable[[], Credentials | None]
+    """None before the secret of the group is known: no slave can connect."""
 
 
 class FencedListener:
@@ -60,13 +84,19 @@ class FencedListener:
         *,
         encode_tables: Callable[[], bytes],
         slaves_max: int = SLAVES_MAX,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.replica = replica
         self.events = events
         self.mastership: Mastership | None = None
         self.tables = TableSharing(encode_tables)
         self.links: set[SlaveConnection] = set()
+        self.unauthenticated: dict[SlaveConnection, None] = {}
+        """In the order of their arrival."""
         self.connection_limit = ConnectionLimit(slaves_max, what="connections of slaves")
+        self._tls = tls
+        self._rejected_count = 0
+        self._rejected_logged_ms: int | None = None
         self._clock = clock
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -74,7 +104,7 @@ class FencedListener:
     async def start(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: SlaveConnection(self), host, port)
+            self._server = await loop.create_server(lambda: SlaveConnection(self), host, port, ssl=self._tls)
         except OSError as error:
             reason = f"cannot listen for slaves here: {error.strerror or error}"
             raise UnreachableError(join_addr(host, port), reason) from None
@@ -92,7 +122,7 @@ class FencedListener:
     def end_mastership(self) -> None:
         self.mastership = None
         self.tables.end("this replica is no longer master")
-        for link in list(self.links):
+        for link in [*self.links, *self.unauthenticated]:
             link.close("this replica is no longer master")
 
     def now_ms(self) -> int:
@@ -104,13 +134,37 @@ class FencedListener:
             link.feed()
 
     def tick(self) -> None:
-        for link in list(self.links):
+        for link in [*self.links, *self.unauthenticated]:
             link.tick()
 
     def share_tables(self) -> None:
         """Send topics and groups after a change."""
         for link in list(self.links):
             link.share_tables()
+
+    def on_connected(self, link: SlaveConnection) -> None:
+        """A peer that has not authenticated itself yet."""
+        self.unauthenticated[link] = None
+        if len(self.unauthenticated) > UNAUTHENTICATED_MAX:
+            hosts = Counter(each.host for each in self.unauthenticated)
+            busiest = max(hosts, key=hosts.__getitem__)
+            next(each for each in self.unauthenticated if each.host == busiest).close("too many connections")
+
+    def on_authenticated(self, link: SlaveConnection) -> bool:
+        """Whether the connection limit allows one more slave."""
+        self.unauthenticated.pop(link, None)
+        if not self.connection_limit.allows(len(self.links) + 1):
+            return False
+        self.links.add(link)
+        return True
+
+    def on_rejected(self, link: SlaveConnection, reason: str) -> None:
+        """Log rejected peers, at most one line per LOG_REJECTIONS_MS."""
+        self._rejected_count += 1
+        now_ms = self.now_ms()
+        if self._rejected_logged_ms is None or now_ms - self._rejected_logged_ms >= LOG_REJECTIONS_MS:
+            count, self._rejected_count, self._rejected_logged_ms = self._rejected_count, 0, now_ms
+            log.warning("replication connection rejected: peer=%s reason=%s count=%d", link.addr, reason, count)
 
     def close_older_connections(self, link: SlaveConnection) -> None:
         """Close older connections of the same slave."""
@@ -127,11 +181,11 @@ class SlaveConnection(asyncio.Protocol):
     def __init__(self, listener: FencedListener) -> None:
         self._listener = listener
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(AUTH_BYTES_MAX)
         self._session: MasterSession | None = None
         self._paused = self._waits = False
-        self._received_ms = self._sent_ms = listener.now_ms()
-        self.addr = ""
+        self._connected_ms = self._received_ms = self._sent_ms = listener.now_ms()
+        self.host = self.addr = ""
         self.acked: Acked | None = None
 
     @property
@@ -142,16 +196,18 @@ class SlaveConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         peer = self._transport.get_extra_info("peername") or ("", 0)
-        self.addr = join_addr(str(peer[0]), int(peer[1]))
+        self.host, self.addr = str(peer[0]), join_addr(str(peer[0]), int(peer[1]))
         mastership = self._listener.mastership
-        if mastership is None or not self._listener.connection_limit.allows(len(self._listener.links) + 1):
+        credentials = mastership.credentials() if mastership is not None else None
+        if mastership is None or credentials is None:
             self._transport.abort()
             return
-        self._session = MasterSession(mastership.epoch, mastership.own)
-        self._listener.links.add(self)
+        self._session = MasterSession(mastership.epoch, mastership.own, credentials, os.urandom(NONCE_BYTES))
+        self._listener.on_connected(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        self._listener.unauthenticated.pop(self, None)
         if self in self._listener.links:
             self._listener.links.discard(self)
             if self.slave_id:
@@ -162,19 +218,24 @@ class SlaveConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received_ms = self._listener.now_ms()
         try:
-            frames = self._decoder.feed(data)
+            for frame in self._decoder.feed(data):
+                self._on_frame(frame)
+                if self._transport is None:
+                    return
         except RemoteProtocolError as error:
             self.close(str(error))
             return
-        for frame in frames:
-            self._on_frame(frame)
         self.feed()
 
     def _on_frame(self, frame: Frame) -> None:
         session, listener = self._session, self._listener
         if session is None or self._transport is None:
             return
-        for action in session.on_frame(frame, listener.replica.shape):
+        self._act(session.on_frame(frame, listener.replica.shape))
+
+    def _act(self, actions: list[MasterAction]) -> None:
+        listener = self._listener
+        for action in actions:
             match action:
                 case Send(reply):
                     self._write(encode_frame(reply))
@@ -182,10 +243,32 @@ class SlaveConnection(asyncio.Protocol):
                     self._acked(action)
                 case TablesStored(slave_id, number):
                     self._tables_taken(slave_id, number)
-                case EpochSeen(epoch):
-                    listener.events.epoch_seen(epoch)
+                case Authenticated():
+                    self._decoder.body_bytes_max = SLAVE_BYTES_MAX
+                    if not listener.on_authenticated(self):
+                        self.close("connection limit reached")
+                case CheckLog(ranges, digests):
+                    self._check_log(ranges, digests)
+                case ReadControl():
+                    listener.events.control_outdated()
                 case Close(reason):
                     self.close(reason, politely=True)
+
+    def _check_log(self, ranges: tuple[tuple[int, int], ...], digests: bytes) -> None:
+        """Hash on a worker thread; the slave gets nothing before the result."""
+
+        def hashed(reading: asyncio.Future[bytes]) -> None:
+            error = reading.exception()
+            if self._transport is None or self._session is None:
+                return
+            if error is not None:
+                self.close(f"the log cannot be compared: {error}")
+                return
+            self._act(self._session.log_checked(find_mismatch(ranges, reading.result(), digests)))
+            self.feed()
+
+        digest = self._listener.replica.digest
+        asyncio.get_running_loop().run_in_executor(None, digest, ranges).add_done_callback(hashed)
 
     def _acked(self, ack: Acked) -> None:
         listener = self._listener
@@ -263,7 +346,9 @@ class SlaveConnection(asyncio.Protocol):
 
     def tick(self) -> None:
         now_ms, mastership = self._listener.now_ms(), self._listener.mastership
-        if now_ms - self._received_ms > SILENCE_MS_MAX:
+        if self in self._listener.unauthenticated and now_ms - self._connected_ms > AUTH_MS_MAX:
+            self.close("no authentication in time")
+        elif now_ms - self._received_ms > SILENCE_MS_MAX:
             self.close("no data for too long")
         elif now_ms - self._sent_ms >= HEARTBEAT_MS and mastership is not None and self._session is not None:
             beat = self._session.heartbeat(mastership.confirm_offset())
@@ -279,8 +364,21 @@ class SlaveConnection(asyncio.Protocol):
         """`politely`: flush what was written, such as a REJECT, before closing."""
         if self._transport is None:
             return
-        log.info("stream to slave %d at %s closed: %s", self.slave_id, self.addr, reason)
+        if self._listener.unauthenticated.pop(self, self) is None:
+            self._listener.on_rejected(self, reason)
+        log.debug("stream to slave %d at %s closed: %s", self.slave_id, self.addr, reason)
         if politely:
             self._transport.close()
         else:
             self._transport.abort()
+
+
+def find_mismatch(ranges: tuple[tuple[int, int], ...], own: bytes, given: bytes) -> str | None:
+    """The first range whose digests differ, as a reason to reject the slave."""
+    if len(given) != len(own):
+        return f"the slave sent {len(given)} bytes of digests, expected {len(own)}"
+    for at, (offset, length) in enumerate(ranges):
+        span = slice(at * DIGEST_BYTES, (at + 1) * DIGEST_BYTES)
+        if own[span] != given[span]:
+            return f"the slave's log differs from the master's in [{offset}, {offset + length})"
+    return None

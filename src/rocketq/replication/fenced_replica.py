@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
+import os
+import ssl
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
@@ -12,6 +15,7 @@ from rocketq.errors import RocketQError
 from rocketq.replication import actions as act
 from rocketq.replication.agent import Agent, AgentSettings, Role
 from rocketq.replication.control import ControlError, ControlStore, Group, LeaseLostError
+from rocketq.replication.fenced_auth import Credentials
 from rocketq.replication.fenced_follower import Follower
 from rocketq.replication.fenced_frames import Introduction
 from rocketq.replication.fenced_listener import FencedListener, Mastership
@@ -57,13 +61,20 @@ class FencedReplica:
         roles: RoleListener,
         *,
         answer_timeout_ms: int = ANSWER_TIMEOUT_MS,
+        secret: bytes | None = None,
+        tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
     ) -> None:
+        """`secret` overrides the one in the control store; `tls`: contexts of server and client."""
         for step in recover(replica):
             log.debug("recovery of the replica: %s", step)
         self.replica = replica
+        if secret is None and not settings.new_secret:
+            settings = dataclasses.replace(settings, new_secret=os.urandom(32))
         self.agent = Agent(settings, replica.load_state(), replica.ends)
-        self.listener = FencedListener(replica, clock, self, encode_tables=roles.tables)
-        self.follower = Follower(replica, clock, self._introduction, self)
+        self._secret = secret
+        server_tls, client_tls = tls or (None, None)
+        self.listener = FencedListener(replica, clock, self, encode_tables=roles.tables, tls=server_tls)
+        self.follower = Follower(replica, clock, self._introduction, self._credentials, self, tls=client_tls)
         self._control = control
         self._clock = clock
         self._roles = roles
@@ -135,6 +146,13 @@ class FencedReplica:
             self.replica.store.config.segment_bytes,
             self.replica.shape,
         )
+
+    def _credentials(self) -> Credentials | None:
+        view = self.agent.view
+        secret = self._secret or (view.secret.value if view.secret is not None else None)
+        if secret is None:
+            return None
+        return Credentials(secret, {number: each.value.check_code for number, each in view.replicas.items()})
 
     async def _ticking(self) -> None:
         while not self.failed:
@@ -276,7 +294,9 @@ class FencedReplica:
             )
             self.gate = self._new_gate()
             self.replica.store.wait_for_replicas(self.gate)
-            self.listener.lead(Mastership(epoch, self._introduction(), lambda: self.agent.confirm_offset or 0))
+            self.listener.lead(
+                Mastership(epoch, self._introduction(), lambda: self.agent.confirm_offset or 0, self._credentials)
+            )
             self.listener.tables.begin(self._slaves_that_count)
         self._put(actions)
 
@@ -394,8 +414,8 @@ class FencedReplica:
     async def replace_tables(self, body: bytes) -> None:
         await self._roles.replace_tables(body)
 
-    def epoch_seen(self, epoch: int) -> None:
-        self._put(self.agent.on_epoch_seen(epoch, self._now_ms()))
+    def control_outdated(self) -> None:
+        self._put(self.agent.on_outdated(self._now_ms()))
 
     def confirmed_to(self, offset: int) -> None:
         """The master sent this confirm offset to its slave."""

@@ -7,26 +7,28 @@ from enum import Enum
 
 from rocketq.errors import RemoteProtocolError
 from rocketq.replication.epochs import CannotRejoin, CopyFrom, find_rejoin_point
+from rocketq.replication.fenced_auth import (
+    NONCE_BYTES,
+    PROOF_BYTES,
+    AuthRequest,
+    Credentials,
+    StreamIdentity,
+    clip_ranges,
+    encode_auth_request,
+    is_proof,
+    make_proof,
+)
 from rocketq.replication.fenced_frames import (
     LEARNER,
     Frame,
     FrameType,
     Introduction,
-    Rejection,
     ack,
     decode_introduction,
     decode_rejection,
     encode_introduction,
-    encode_rejection,
     tables_ack,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SeeEpoch:
-    """Persist this epoch before anything that follows."""
-
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,13 @@ class StartAt:
     """The log is empty and starts here; answered by `cut_done`."""
 
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class HashLog:
+    """Compute SHA-256 digests of these ranges of the log; answered by `log_hashed`."""
+
+    ranges: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,31 +98,63 @@ class Leave:
     unrelated: bool = False
 
 
-SlaveAction = SeeEpoch | CutTo | StartAt | BeginEpoch | Append | ConfirmTo | ReplaceTables | Acknowledge | Reply | Leave
+SlaveAction = CutTo | StartAt | HashLog | BeginEpoch | Append | ConfirmTo | ReplaceTables | Acknowledge | Reply | Leave
 
 
 class _Phase(Enum):
-    WELCOME = 1
-    CUTTING = 2
-    STREAMING = 3
-    CLOSED = 4
+    AUTH_CHALLENGE = 1
+    WELCOME = 2
+    CUTTING = 3
+    HASHING = 4
+    STREAMING = 5
+    CLOSED = 6
 
 
 class SlaveSession:
-    """One connection. Nothing is written when any check of a frame fails."""
+    """One connection to the master of one epoch. Nothing is written when any check of a frame fails."""
 
-    def __init__(self, epoch: int, own: Introduction, *, learner: bool = False) -> None:
+    def __init__(
+        self,
+        epoch: int,
+        master_id: int,
+        own: Introduction,
+        credentials: Credentials,
+        nonce: bytes,
+        *,
+        learner: bool = False,
+    ) -> None:
+        """`epoch` and `master_id` come from the control store; `nonce` is random and used for this connection only."""
         self.epoch = epoch
-        """The highest this replica has seen."""
         self._own = own
+        self._credentials = credentials
+        self._nonce = nonce
+        self._identity = StreamIdentity(
+            own.cluster,
+            own.broker_name,
+            epoch,
+            master_id,
+            credentials.check_codes.get(master_id, ""),
+            own.broker_id,
+            own.check_code,
+        )
         self._learner = learner
         self._end = own.shape.end
         last = own.shape.epochs.last
         self._last_epoch = last.number if last else 0
         self._fresh = False
-        self._phase = _Phase.WELCOME
+        self._phase = _Phase.AUTH_CHALLENGE
+        self._ranges: tuple[tuple[int, int], ...] = ()
+        self._digests = b""
 
-    def hello(self) -> Frame:
+    def auth_request(self) -> Frame:
+        """The first frame of the connection."""
+        identity = self._identity
+        request = AuthRequest(
+            identity.cluster, identity.broker_name, identity.master_id, identity.slave_id, self._nonce
+        )
+        return Frame(type=FrameType.AUTH_REQUEST, master_epoch=self.epoch, body=encode_auth_request(request))
+
+    def _hello(self) -> Frame:
         return Frame(
             type=FrameType.HELLO,
             master_epoch=self.epoch,
@@ -123,7 +164,8 @@ class SlaveSession:
         )
 
     def ack(self, written: int, durable: int) -> Frame:
-        return ack(self.epoch, written, min(durable, written), learner=self._learner)
+        digests, self._digests = self._digests, b""
+        return ack(self.epoch, written, min(durable, written), learner=self._learner, body=digests)
 
     def tables_ack(self, number: int) -> Frame:
         return tables_ack(self.epoch, number)
@@ -135,19 +177,13 @@ class SlaveSession:
     def on_frame(self, frame: Frame) -> list[SlaveAction]:
         if self._phase is _Phase.CLOSED:
             return []
-        if frame.master_epoch < self.epoch:
-            reason = f"the master's epoch {frame.master_epoch} is outdated, the current epoch is {self.epoch}"
-            rejection = Frame(type=FrameType.REJECT, master_epoch=self.epoch, body=encode_rejection(Rejection(reason)))
-            return [Reply(rejection), *self._leave(reason, reread=True)]
-        actions: list[SlaveAction] = []
-        if frame.master_epoch > self.epoch:
-            self.epoch = frame.master_epoch
-            actions.append(SeeEpoch(frame.master_epoch))
-        return actions + self._on_frame(frame)
-
-    def _on_frame(self, frame: Frame) -> list[SlaveAction]:
         if frame.type is FrameType.REJECT:
-            return self._leave(f"the master rejected the stream: {_reason_of(frame)}", reread=True)
+            return self._on_reject(frame)
+        if frame.master_epoch != self.epoch:
+            reason = f"the master sent a frame of epoch {frame.master_epoch}, this stream is of epoch {self.epoch}"
+            return self._leave(reason, reread=True)
+        if self._phase is _Phase.AUTH_CHALLENGE and frame.type is FrameType.AUTH_CHALLENGE:
+            return self._on_challenge(frame)
         if self._phase is _Phase.WELCOME and frame.type is FrameType.WELCOME:
             return self._on_welcome(frame)
         if self._phase is _Phase.STREAMING and frame.type is FrameType.DATA:
@@ -159,6 +195,24 @@ class SlaveSession:
         if self._phase is _Phase.STREAMING and frame.type is FrameType.TABLES:
             return [ReplaceTables(frame.offset, frame.body)]
         return self._leave(f"{frame.type.name} is unexpected")
+
+    def _on_reject(self, frame: Frame) -> list[SlaveAction]:
+        try:
+            rejection = decode_rejection(frame.body)
+        except RemoteProtocolError as error:
+            return self._leave(f"the master rejected the stream: {error}", reread=True)
+        unrelated = rejection.log_differs and self._phase is _Phase.STREAMING
+        return self._leave(f"the master rejected the stream: {rejection.reason}", reread=True, unrelated=unrelated)
+
+    def _on_challenge(self, frame: Frame) -> list[SlaveAction]:
+        master_nonce, proof = frame.body[:NONCE_BYTES], frame.body[NONCE_BYTES:]
+        if len(frame.body) != NONCE_BYTES + PROOF_BYTES or not is_proof(
+            proof, self._credentials, "master", self._identity, self._nonce, master_nonce
+        ):
+            return self._leave("authentication failed: the peer is not the master, or the secrets differ", reread=True)
+        own = make_proof(self._credentials, "slave", self._identity, self._nonce, master_nonce)
+        self._phase = _Phase.WELCOME
+        return [Reply(Frame(type=FrameType.AUTH_PROOF, master_epoch=self.epoch, body=own)), Reply(self._hello())]
 
     def _on_welcome(self, frame: Frame) -> list[SlaveAction]:
         try:
@@ -172,6 +226,7 @@ class SlaveSession:
             return self._leave(
                 f"mappedFileSizeCommitLog differs: master {master.segment_bytes}, slave {own.segment_bytes}"
             )
+        self._ranges = master.checked_ranges
         match find_rejoin_point(own.shape, master.shape):
             case CannotRejoin(reason):
                 return self._leave(reason, unrelated=True)
@@ -181,12 +236,20 @@ class SlaveSession:
             case CopyFrom(point) if point < own.shape.end:
                 self._phase = _Phase.CUTTING
                 return [CutTo(point)]
-        self._phase = _Phase.STREAMING
-        return [Acknowledge()]
+        return self._hash_log()
 
     def cut_done(self, end: int, last_epoch: int) -> list[SlaveAction]:
         """The log ends here now; the first acknowledgement sets the master's start offset."""
-        self._end, self._last_epoch, self._phase = end, last_epoch, _Phase.STREAMING
+        self._end, self._last_epoch = end, last_epoch
+        return self._hash_log()
+
+    def _hash_log(self) -> list[SlaveAction]:
+        self._phase = _Phase.HASHING
+        return [HashLog(clip_ranges(self._ranges, self._end))]
+
+    def log_hashed(self, digests: bytes) -> list[SlaveAction]:
+        """The first acknowledgement carries the digests of the ranges that the master checks."""
+        self._digests, self._phase = digests, _Phase.STREAMING
         return [Acknowledge()]
 
     def _data(self, frame: Frame) -> list[SlaveAction]:
@@ -208,10 +271,3 @@ class SlaveSession:
     def _leave(self, reason: str, *, reread: bool = False, unrelated: bool = False) -> list[SlaveAction]:
         self._phase = _Phase.CLOSED
         return [Leave(reason, reread, unrelated)]
-
-
-def _reason_of(frame: Frame) -> str:
-    try:
-        return decode_rejection(frame.body).reason
-    except RemoteProtocolError as error:
-        return str(error)

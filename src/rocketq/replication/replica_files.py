@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from rocketq.errors import DamagedStateError, ProtocolError
+from rocketq.errors import DamagedStateError, ProtocolError, StoreError
 from rocketq.replication.agent import LogEnds
 from rocketq.replication.epochs import EPOCH_FILE, EpochList, LogShape, decode_epochs, encode_epochs
 from rocketq.replication.recovery import HA_STATE_FILE, HaState, decode_ha_state, encode_ha_state
@@ -93,6 +95,20 @@ class FencedStore:
 
     def load_state(self) -> HaState:
         return self._state
+
+    def digest(self, ranges: Sequence[tuple[int, int]]) -> bytes:
+        """SHA-256 of each range (offset, length), concatenated. StoreError when bytes are gone. Reads from disk."""
+        digests = []
+        for start, length in ranges:
+            hashed, at, end = sha256(), start, start + length
+            while at < end:
+                piece = self.store.raw_range(at, end - at)
+                if not piece:
+                    raise StoreError(f"the log has no bytes at {at}")
+                hashed.update(piece)
+                at += len(piece)
+            digests.append(hashed.digest())
+        return b"".join(digests)
 
     # saving
 

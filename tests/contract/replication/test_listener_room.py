@@ -1,49 +1,25 @@
-"""Replication ports take so many connections: strangers cannot have every file of the process."""
+"""The port of classic replication has a connection limit; test_impostors.py covers the fenced one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from rocketq.replication.classic_listener import ListenerRules, ReplicaListener
-from rocketq.replication.fenced_frames import Introduction
-from rocketq.replication.fenced_listener import FencedListener, Mastership
-from rocketq.replication.fenced_master import Acked
-from rocketq.replication.replica_files import FencedStore
 from rocketq.runtime.clock import SystemClock
 from rocketq.store import Store, StoreConfig
 
 from .groups import HANG_S, SEGMENT_BYTES, until
 
 ROOM = 2
-Listening = Callable[[Store], Awaitable[ReplicaListener | FencedListener]]
-
-
-class Nobody:
-    """Is told, and does nothing."""
-
-    def slave_acked(self, ack: Acked) -> None: ...
-
-    def slave_gone(self, broker_id: int) -> None: ...
-
-    def epoch_seen(self, epoch: int) -> None: ...
 
 
 async def classic(store: Store) -> ReplicaListener:
     made = ReplicaListener(store, SystemClock(), ListenerRules, slaves_max=ROOM)
-    await made.start("127.0.0.1", 0)
-    return made
-
-
-async def fenced(store: Store) -> FencedListener:
-    replica = FencedStore(store, "c", "b")
-    made = FencedListener(replica, SystemClock(), Nobody(), encode_tables=bytes, slaves_max=ROOM)
-    own = Introduction("c", "b", 1, "code", SEGMENT_BYTES, replica.shape)
-    made.lead(Mastership(1, own, lambda: 0))
     await made.start("127.0.0.1", 0)
     return made
 
@@ -64,14 +40,11 @@ async def is_turned_away(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-@pytest.mark.parametrize("listening", [classic, fenced], ids=["classic", "fenced"])
-def test_whoever_comes_when_all_places_are_taken_is_turned_away(
-    tmp_path: Path, listening: Listening, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_connections_above_the_limit_are_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Goal: told once in the log; those that are there stay, and a place that is free again is given away."""
 
     async def work(store: Store) -> None:
-        listener = await listening(store)
+        listener = await classic(store)
         async with caller(listener.port):
             async with caller(listener.port):
                 await until(lambda: len(listener.links) == ROOM, lambda: "two are there")

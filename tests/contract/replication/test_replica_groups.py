@@ -172,7 +172,7 @@ def test_a_master_whose_disk_fails_gives_way(tmp_path: Path, failure: str, monke
             broken.store.health.stop_writing("the log could not be flushed: a test")
         else:
             monkeypatch.setattr(broken.replica.replica, "save_state", _fail)
-            broken.replica.epoch_seen(99)
+            broken.replica._put(broken.replica.agent._see_epoch(99))
         await until(lambda: broken.replica.failed, group.describe)
         assert broken.store.refusal is not None
         others = group.others(broken)
@@ -234,7 +234,7 @@ def test_a_long_truncation_holds_up_nothing_else(tmp_path: Path, monkeypatch: py
         valid_to_ms = lease.valid_to_ms
         await until(lambda: lease.valid_to_ms > valid_to_ms)  # kept alive meanwhile
         assert old.replica.replica.load_state().truncating_to is not None
-        old.replica.epoch_seen(old.replica.agent.state.epoch + 7)
+        old.replica._put(old.replica.agent._see_epoch(old.replica.agent.state.epoch + 7))
         seen = old.replica.replica.load_state().epoch
         may_end.set()
         await until(lambda: old.replica.replica.load_state().truncating_to is None)

@@ -16,7 +16,7 @@ from rocketq.replication.recovery import HaState
 
 GROUP = Group("c", "b")
 STATE = HaState(cluster="c", broker_name="b", check_code="mine")
-SETTINGS = AgentSettings(addr="a:1", ha_addr="a:2")
+SETTINGS = AgentSettings(addr="a:1", ha_addr="a:2", new_secret=bytes(32))
 
 
 class Bench:
@@ -178,7 +178,7 @@ def test_a_late_answer_about_a_switch_that_is_over_changes_nothing() -> None:
     assert revision is not None
     _, change = control.elect(bench.view, MasterKey(2, 0, "ha2"), table.grant(100_000, bench.now_ms))
     assert table.commit(GROUP, change, bench.now_ms)
-    bench.do(agent.on_epoch_seen(3, bench.now_ms))
+    bench.do(agent.on_changed(bench.now_ms))
     followed = agent.followed
     assert followed is not None
     bench.done.clear()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
+from pathlib import Path
 from typing import Final
 
 from rocketq.broker.admin.registration import Registrar
@@ -14,7 +16,7 @@ from rocketq.broker.ha.master_lease import LeaseGuard, MasterLease
 from rocketq.broker.ha.master_tables import CopyPorts, MasterTables
 from rocketq.broker.ha.replicas import RoleOwner
 from rocketq.broker.topics.deleted_topics import PushedTables
-from rocketq.errors import StoreError
+from rocketq.errors import ConfigError, StoreError
 from rocketq.protocol.bodies.stats import MasterLink, ReplicaLink, ReplicationState
 from rocketq.remoting.address import join_addr
 from rocketq.replication.actions import Follow
@@ -25,6 +27,7 @@ from rocketq.replication.control_etcd import EtcdControl
 from rocketq.replication.election import LeaseMode, LeaseTimes
 from rocketq.replication.epochs import EpochList
 from rocketq.replication.etcd_gateway import EtcdConfig
+from rocketq.replication.fenced_auth import SECRET_BYTES_MIN
 from rocketq.replication.fenced_replica import FencedReplica
 from rocketq.replication.replica_files import FencedStore
 from rocketq.runtime.clock import Clock
@@ -53,6 +56,38 @@ def agent_settings(config: BrokerConfig, flush_type: FlushType) -> AgentSettings
             gone_ms_max=config.ha_gone_ms,
         ),
     )
+
+
+def load_secret(path: str) -> bytes | None:
+    """The secret of haSecretFile; None when the setting is empty."""
+    if not path:
+        return None
+    try:
+        secret = Path(path).read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"haSecretFile {path} cannot be read: {error.strerror or error}") from None
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ConfigError(f"haSecretFile {path} has {len(secret)} bytes, at least {SECRET_BYTES_MIN} are required")
+    return secret
+
+
+def replication_tls(config: BrokerConfig) -> tuple[ssl.SSLContext, ssl.SSLContext] | None:
+    """Contexts of the server's and the client's side; both require a certificate of haTlsCa. None: no TLS."""
+    if not config.ha_tls_ca:
+        return None
+    contexts = []
+    for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
+        context = ssl.SSLContext(protocol)
+        context.check_hostname = False  # addresses are IPs; the authority signs replicas only
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_verify_locations(config.ha_tls_ca)
+            context.load_cert_chain(config.ha_tls_cert, config.ha_tls_key, password="")
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"the files of haTlsCa, haTlsCert and haTlsKey cannot be loaded: {error}") from None
+        contexts.append(context)
+    return contexts[0], contexts[1]
 
 
 def control_store(config: BrokerConfig) -> ControlStore:
@@ -114,7 +149,14 @@ class FencedReplication:
         settings = agent_settings(config, store.config.flush_type)
         own = await asyncio.to_thread(FencedStore, store, config.cluster, config.name)
         self._replica = FencedReplica(
-            own, settings, control_store(config), self._clock, self, answer_timeout_ms=config.slave_timeout_ms
+            own,
+            settings,
+            control_store(config),
+            self._clock,
+            self,
+            answer_timeout_ms=config.slave_timeout_ms,
+            secret=load_secret(config.ha_secret_path),
+            tls=replication_tls(config),
         )
         await self._replica.start(config.host, config.ha_port)
         try:
