@@ -12,6 +12,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from rocketq.access.config import AccessConfig
 from rocketq.broker.admin.settings import FIXED_KEYS
 from rocketq.broker.config import BrokerConfig
 from rocketq.nameserver.config import NameServerConfig
@@ -19,7 +20,7 @@ from rocketq.store import StoreConfig
 
 ROOT = Path(__file__).parents[1]
 ROOT_PAGES = {"ARCHITECTURE.md": "internals/architecture.md", "CHANGELOG.md": "reference/changelog.md"}
-CONFIGS = {"broker": BrokerConfig, "store": StoreConfig, "nameserver": NameServerConfig}
+CONFIGS = {"broker": BrokerConfig, "store": StoreConfig, "nameserver": NameServerConfig, "access": AccessConfig}
 UNITS = {"ms": "ms", "bytes": "bytes", "seconds": "s", "hours": "h", "percent": "%", "ratio": "0 to 1"}
 _MARK = re.compile(r"^<!-- settings: (\w+) -->$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)((?:#[^)\s]*)?)\)")

@@ -18,6 +18,7 @@ FLOORS = [
     {"broker", "nameserver", "client"},
     {"replication"},
     {"store", "remoting", "columns"},
+    {"access"},
     {"protocol", "filter"},
     {"kernel", "runtime"},
     {"model"},
@@ -25,8 +26,12 @@ FLOORS = [
 ]
 HEIGHT = {name: len(FLOORS) - at for at, floor in enumerate(FLOORS) for name in floor}
 
-PURE_PACKAGES = {"model", "kernel", "protocol", "filter"}
-PURE_EXCEPT = {"kernel/loading.py", "kernel/cython_shim.py"}
+PURE_PACKAGES = {"model", "kernel", "protocol", "filter", "access"}
+PURE_EXCEPT = {
+    "kernel/loading.py",
+    "kernel/cython_shim.py",
+    *(f"access/{name}.py" for name in ("plain_files", "sealing", "user_file", "audit", "service")),
+}
 IMPURE = {"asyncio", "socket", "threading", "time", "os", "random"}
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc"}
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketq.access.service import RELOAD_MS, AccessService, open_access
 from rocketq.broker.admin.autosave import TableAutosave
 from rocketq.broker.admin.periodic import PeriodicJobs
 from rocketq.broker.composition import Subsystems, compose
@@ -16,7 +17,7 @@ from rocketq.broker.config import BrokerConfig, BrokerRole
 from rocketq.broker.fastpath.fast_path import BrokerFastPath, FastPathPorts
 from rocketq.broker.free_port import REPLICATION_STEP, VIP_STEP, pick_port
 from rocketq.broker.ha.reject_on_replica import RejectOnReplica
-from rocketq.broker.pipeline.access import Access, OpenAccess
+from rocketq.broker.pipeline.access import Access
 from rocketq.broker.pipeline.persist_before_reply import PersistBeforeReply
 from rocketq.broker.pull.handlers import PULL_CODES
 from rocketq.broker.pull.long_polling import RECHECK_MS
@@ -67,14 +68,14 @@ class Broker:
         *,
         settings_path: Path | None = None,
         tls: TlsConfig | None = None,
-        access: Access | None = None,
+        access: Access | AccessService | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.config = config
         self._store_config = store
         self._settings_path = settings_path or kept_settings_path(store.root)
         self._tls = tls
-        self._access: Access = access or OpenAccess()
+        self._access = access
         self._clock: Clock = clock or SystemClock()
         self._jobs = PeriodicJobs()
         self._parts: Subsystems | None = None
@@ -139,6 +140,8 @@ class Broker:
         if self._fenced is not None:
             await self._fenced.retire()  # the next master registers before this broker deregisters
         await self._close(parts, drain_ms)
+        if isinstance(self._access, AccessService):
+            await self._access.stop()
 
     async def _close(self, parts: Subsystems, drain_ms: int) -> None:
         await self._jobs.stop()
@@ -158,6 +161,8 @@ class Broker:
         except (OSError, StoreError):
             log.exception("broker %s: the last changes of its tables could not be saved", self.config.name)
         await parts.pull.loads.stop()
+        if isinstance(self._access, AccessService):
+            await self._access.save()
         await asyncio.to_thread(parts.store.close)
         self._parts = None
         log.info("broker %s stopped", self.config.name)
@@ -213,6 +218,7 @@ class Broker:
         store = await self._open_store(config)
         parts: Subsystems | None = None
         try:
+            await self._open_access(config)
             parts = compose(config, store, self._settings_path, self._access, self._clock, self)
             self._follow(parts)
             if not config.is_slave:
@@ -228,6 +234,15 @@ class Broker:
             await asyncio.to_thread(store.close)
             raise
         self.config, self._parts = parts.settings.config, parts
+
+    async def _open_access(self, config: BrokerConfig) -> None:
+        """Once; a broker that starts again goes on with what it has."""
+        if self._access is None:
+            root = self._store_config.root
+            self._access = await asyncio.to_thread(open_access, config.access, root, config.cluster, self._clock)
+        if isinstance(self._access, AccessService) and self.invalidate_grants not in self._access.control.listeners:
+            self._access.control.listeners.append(self.invalidate_grants)
+            self._access.start()
 
     async def _open_store(self, config: BrokerConfig) -> Store:
         """Open the store on another thread: recovery may take minutes."""
@@ -274,7 +289,7 @@ class Broker:
         return Dispatcher(
             handlers_max=parts.settings.config.sends_waiting_max,
             checks=(
-                self._access.check,
+                parts.admission.access.check,
                 self._check_guards,
                 *(() if parts.ha.strict_lease is None else (parts.ha.strict_lease,)),
                 RejectOnReplica(parts.settings),
@@ -311,6 +326,8 @@ class Broker:
         parts = self.parts
         self._jobs.every(STATS_MS, self._tick)
         self._jobs.every(RECHECK_MS, parts.pull.polling.recheck)
+        if isinstance(self._access, AccessService):
+            self._jobs.every(RELOAD_MS, self._access.reload)
         self._jobs.every(HOUSEKEEPING_MS, self.expire_idle)
         self._jobs.every(lambda: self.config.delay_save_interval_ms, parts.delay.levels.save)
         self._jobs.every(lambda: self.config.delay_save_interval_ms, parts.delay.timers.save)

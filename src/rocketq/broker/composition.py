@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketq.access.service import AccessService
+from rocketq.broker.access.subsystem import AccessSubsystem
 from rocketq.broker.admin.autosave import TableAutosave
 from rocketq.broker.admin.registration import Registrar
 from rocketq.broker.admin.settings import Settings
@@ -17,7 +19,7 @@ from rocketq.broker.ha.master_lease import MasterLease
 from rocketq.broker.ha.master_tables import CopyPorts
 from rocketq.broker.ha.replicas import RoleOwner
 from rocketq.broker.ha.subsystem import HaSubsystem
-from rocketq.broker.pipeline.access import Access
+from rocketq.broker.pipeline.access import Access, ControlledAccess, OpenAccess
 from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pipeline.quotas import Quotas, parse_quotas
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
@@ -54,6 +56,7 @@ class Subsystems:
     transactions: TransactionSubsystem
     stats: StatsSubsystem
     ha: HaSubsystem
+    access: AccessSubsystem
     admin: AdminSubsystem
 
     def attach(self, registry: Registry) -> None:
@@ -65,11 +68,17 @@ class Subsystems:
         self.delay.attach(registry)
         self.transactions.attach(registry)
         self.stats.attach(registry)
+        self.access.attach(registry)
         self.admin.attach(registry)
 
 
 def compose(
-    config: BrokerConfig, store: Store, settings_path: Path, access: Access, clock: Clock, owner: RoleOwner
+    config: BrokerConfig,
+    store: Store,
+    settings_path: Path,
+    access: Access | AccessService | None,
+    clock: Clock,
+    owner: RoleOwner,
 ) -> Subsystems:
     """Construct all subsystems and load saved tables; start nothing. DamagedStateError if a table cannot be read.
 
@@ -87,6 +96,8 @@ def compose(
     filters = ConsumerFilters(config.bloom_geometry)
     registrar = Registrar(settings, topics, clock)
     quotas, changed = Quotas(parse_quotas(config.quotas)), store.generation.bump
+    service = access if isinstance(access, AccessService) else None
+    policy = ControlledAccess(access.control, store) if isinstance(access, AccessService) else access or OpenAccess()
 
     groups = GroupSubsystem(
         settings,
@@ -100,12 +111,20 @@ def compose(
         may_lock=lease.is_valid,
         find_route=registrar.find_route,
     )
-    admission = AdmissionTables(settings, topics, groups.table, groups.consumers, access, quotas)
+    admission = AdmissionTables(settings, topics, groups.table, groups.consumers, policy, quotas)
     settings.listeners.append(quotas.follow)
     for listeners in (settings.listeners, topics.listeners, groups.table.listeners):
         listeners.append(changed)
     transactions = TransactionSubsystem(
-        settings, topics, groups.offsets, groups.producers, stats, store, clock, may_check=lease.is_valid
+        settings,
+        topics,
+        groups.offsets,
+        groups.producers,
+        stats,
+        store,
+        clock,
+        may_check=lease.is_valid,
+        check_access=policy.check,
     )
     delay = DelaySubsystem(settings, files.delay_offsets, stats, store, clock, may_deliver=lease.is_valid)
     pull = PullSubsystem(admission, groups, filters, files.consumer_filters, stats, store, clock)
@@ -128,6 +147,7 @@ def compose(
         transactions=transactions,
         stats=StatsSubsystem(settings, topics, groups, stats, store, clock),
         ha=ha,
+        access=AccessSubsystem(service, settings, clock),
         admin=AdminSubsystem(
             settings,
             groups.offsets,

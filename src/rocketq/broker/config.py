@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from rocketq.access.config import AccessConfig
+from rocketq.access.config import keys as access_keys
 from rocketq.broker.delay.placement import DelayRules
 from rocketq.broker.pipeline.quotas import parse_quotas
 from rocketq.broker.pull.filters import FilterRules
@@ -25,7 +27,6 @@ TLS_PREFIX: Final = "tls."
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "adminBrokerThreadPoolNums": "16",
-    "aclEnable": "false",
     "bitMapLengthConsumeQueueExt": "112",
     "clientCallbackExecutorThreads": "2",
     "clientManageThreadPoolNums": "32",
@@ -36,17 +37,26 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "enableDLegerCommitLog": "false",
     "filterServerNums": "0",
     "heartbeatThreadPoolNums": "2",
+    "aclCacheExpiredSecond": "600",
+    "aclCacheMaxNum": "1000",
+    "aclCacheRefreshSecond": "60",
     "listenPortOfVip": "",
     "messageStorePlugIn": "",
     "pullMessageThreadPoolNums": "20",
     "queryMessageThreadPoolNums": "10",
-    "rocketmqHome": "",
     "sendMessageThreadPoolNums": "1",
     "serverWorkerThreads": "8",
+    "statefulAuthenticationCacheExpiredSecond": "60",
+    "statefulAuthenticationCacheMaxNum": "10000",
+    "statefulAuthorizationCacheExpiredSecond": "60",
+    "statefulAuthorizationCacheMaxNum": "10000",
     "storePathRootDir": "",
     "transferMsgByHeap": "true",
     "useEpollNativeSelector": "false",
     "useTLS": "false",
+    "userCacheExpiredSecond": "600",
+    "userCacheMaxNum": "1000",
+    "userCacheRefreshSecond": "60",
     "warmMapedFileEnable": "false",
 }
 """Keys that Apache's brokers or tools know and that change nothing here; they are shown and never warned about."""
@@ -247,6 +257,9 @@ class BrokerConfig:
         "flushConsumerOffsetInterval", 5_000, "Time between two saves of committed offsets."
     )
 
+    access: AccessConfig = field(default_factory=AccessConfig)
+    """Settings of access control, with keys of their own."""
+
     force_register: bool = option("forceRegister", True, "Register at every period, also without changes.")
     compressed_register: bool = option("compressedRegister", False, "Compress registrations.")
     register_interval_ms: int = option(
@@ -294,7 +307,7 @@ class BrokerConfig:
             if not valid:
                 raise ConfigError(what)
         parse_quotas(self.quotas)
-        for item in fields(self):
+        for item in _own_fields():
             value = getattr(self, item.name)
             if isinstance(value, int) and value < 0:
                 raise ConfigError(f"{item.metadata['key']} must not be negative: {value}")
@@ -306,7 +319,7 @@ class BrokerConfig:
             raise ConfigError(
                 "enableDLegerCommitLog=true: DLedger is not supported: use haProtocol=fenced for failover"
             )
-        return cls(**(parse_settings(settings) | given))
+        return cls(**({"access": AccessConfig.from_java(settings)} | parse_settings(settings) | given))
 
     @property
     def is_fenced(self) -> bool:
@@ -315,7 +328,8 @@ class BrokerConfig:
 
     def to_java(self) -> dict[str, str]:
         """Every key with its value, as texts."""
-        return {item.metadata["key"]: to_text(getattr(self, item.name)) for item in fields(self)}
+        own = {item.metadata["key"]: to_text(getattr(self, item.name)) for item in _own_fields()}
+        return own | self.access.to_java()
 
     @property
     def is_slave(self) -> bool:
@@ -371,7 +385,7 @@ def describe_unknown(keys: Iterable[str]) -> str:
 
 
 def _known_keys() -> frozenset[str]:
-    return frozenset({*_fields_by_key(), *store_keys(), *WITHOUT_EFFECT})
+    return frozenset({*_fields_by_key(), *store_keys(), *access_keys(), *WITHOUT_EFFECT})
 
 
 def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
@@ -398,8 +412,12 @@ def to_text(value: Any) -> str:
     return "" if value is None else str(getattr(value, "value", value))
 
 
+def _own_fields() -> list[Any]:
+    return [item for item in fields(BrokerConfig) if "key" in item.metadata]
+
+
 def _fields_by_key() -> dict[str, Any]:
-    return {item.metadata["key"]: item for item in fields(BrokerConfig)}
+    return {item.metadata["key"]: item for item in _own_fields()}
 
 
 def _legal_name(host_name: str) -> str:

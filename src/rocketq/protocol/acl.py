@@ -19,6 +19,10 @@ ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+SIGNED_AT: Final = "X-Signed-At"
+"""Ours: when a request was signed, in milliseconds, so that a captured one cannot be sent again later."""
+NONCE: Final = "X-Nonce"
+"""Ours: a random text that a broker accepts once."""
 
 
 @dataclass(frozen=True, slots=True)

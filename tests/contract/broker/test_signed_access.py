@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rocketq.access.control import Denial
 from rocketq.broker.pipeline.access import SignedAccess
 from rocketq.protocol.acl import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY, Credentials, sign
 from rocketq.protocol.codes import RequestCode
@@ -158,8 +159,8 @@ async def test_grants_of_one_account_are_nothing_to_another(tmp_path: Path) -> N
     """Goal: after much traffic of one account another is still asked about, and denied what it may not do."""
 
     class OnlyAlice(SignedAccess):
-        def denial(self, action: Any, topic: str, group: str, principal: str | None, connection: Any) -> str | None:
-            return None if principal == "alice" else f"{principal} may not {action.value} {topic}"
+        def denial(self, action: Any, topic: str, group: str, principal: str | None, connection: Any) -> Denial | None:
+            return None if principal == "alice" else Denial(16, f"{principal} may not {action.value} {topic}")
 
     secrets = {each.access_key: each.secret_key for each in (ALICE, BOB)}
     async with running_broker(tmp_path, OnlyAlice(secrets)) as broker, connected(broker.addr) as (peer,):

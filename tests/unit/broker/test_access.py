@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rocketq.broker.pipeline.access import Access, Action, OpenAccess, SignedAccess
+from rocketq.access.rights import Action
+from rocketq.broker.pipeline.access import Access, OpenAccess, SignedAccess
 from rocketq.kernel.signatures import SignatureCheck
 from rocketq.protocol.acl import ACCESS_KEY, SIGNATURE, Credentials, sign
 from rocketq.protocol.codes import ResponseCode
@@ -46,7 +47,7 @@ def test_signed_requests_pass_in_both_ways(form: HeaderForm, credentials: Creden
     account = SignatureCheck().signer_of(bytes(encode_command(request)), access.accounts)
     assert account is not None
     assert account.owner == credentials.access_key
-    for action in Action:
+    for action in (Action.PUBLISH, Action.SUBSCRIBE):
         assert access.denial(action, "T", "G", credentials.access_key, CONNECTION) is None
 
 

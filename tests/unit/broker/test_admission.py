@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from rocketq.access.control import Denial
+from rocketq.access.rights import Action
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.members import Member
 from rocketq.broker.groups.table import GroupTable
-from rocketq.broker.pipeline.access import Action, OpenAccess
+from rocketq.broker.pipeline.access import OpenAccess
 from rocketq.broker.pipeline.admission import (
     AdmissionTables,
     PullAdmission,
@@ -54,8 +56,9 @@ class Denying(OpenAccess):
 
     def denial(
         self, action: Action, topic: str, group: str, principal: str | None, connection: Connection
-    ) -> str | None:
-        return f"{principal} lacks {action.value} on {topic} for {group}" if action is self._action else None
+    ) -> Denial | None:
+        remark = f"{principal} lacks {action.value} on {topic} for {group}"
+        return Denial(ResponseCode.NO_PERMISSION, remark) if action is self._action else None
 
 
 @dataclass

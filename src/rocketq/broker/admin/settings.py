@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from rocketq.access.config import keys as access_keys
 from rocketq.broker.config import (
     TLS_PREFIX,
     WITHOUT_EFFECT,
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 FIXED_KEYS: Final = frozenset(
     {
+        *access_keys(),
         "bindAddress",
         "brokerClusterName",
         "brokerIP1",

@@ -18,7 +18,6 @@ _CONTROLLER: Final = tuple(
 )
 _CONTAINER: Final = (RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER)
 _ROCKSDB: Final = (RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON)
-_ACCESS: Final = tuple(code for code in RequestCode if 50 <= code <= 54 or 3001 <= code <= 3010)
 
 
 def bind(registry: Registry) -> None:
@@ -29,7 +28,6 @@ def bind(registry: Registry) -> None:
     _register(registry, _CONTAINER, unsupported, "this broker is not a broker container")
     _register(registry, _ROCKSDB, unsupported, "this broker does not keep its state in RocksDB")
     _register(registry, [RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC], unsupported, "static topics are not supported")
-    _register(registry, _ACCESS, ResponseCode.SYSTEM_ERROR, "access control is not enabled on this broker")
 
 
 def _register(registry: Registry, codes: Iterable[RequestCode], code: ResponseCode, remark: str) -> None:

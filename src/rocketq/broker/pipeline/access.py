@@ -1,4 +1,4 @@
-"""Who sends a request, and what they may do: the interface that access control implements, and two simple forms of it.
+"""Who sends a request, and what they may do: the interface that access control implements, and its forms.
 
 An implementation is asked in three places: check() before every handler, denial() within admission, and by the kernel,
 which verifies signatures of the accounts by itself. Its owner bumps the generation whenever an answer may change.
@@ -6,22 +6,20 @@ which verifies signatures of the accounts by itself. Its owner bumps the generat
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
+from rocketq.access.control import AccessControl, Denial
+from rocketq.access.rights import PUBLISH, SUBSCRIBE, Action, Need, group_need, topic_need
 from rocketq.kernel.signatures import Account, Accounts
+from rocketq.model import decode_message_id
 from rocketq.protocol.acl import ACCESS_KEY, is_signed
-from rocketq.protocol.codes import ResponseCode
+from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
+from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Property
+from rocketq.protocol.properties import decode_properties
 from rocketq.remoting import Connection
-
-
-class Action(enum.Enum):
-    """What a request does with a topic or group."""
-
-    PUBLISH = "Pub"
-    SUBSCRIBE = "Sub"
+from rocketq.store import StoreReader
 
 
 class Access(Protocol):
@@ -34,7 +32,7 @@ class Access(Protocol):
 
     @property
     def depends_on_connection(self) -> bool:
-        """Whether denial() may differ between connections of one principal."""
+        """Whether decisions may differ between connections, or request codes, of one principal."""
         ...
 
     def check(self, request: Command, connection: Connection) -> Command | None:
@@ -47,7 +45,7 @@ class Access(Protocol):
 
     def denial(
         self, action: Action, topic: str, group: str, principal: str | None, connection: Connection
-    ) -> str | None:
+    ) -> Denial | None:
         """Why the principal may not do this, or None."""
         ...
 
@@ -66,7 +64,7 @@ class OpenAccess:
 
     def denial(
         self, action: Action, topic: str, group: str, principal: str | None, connection: Connection
-    ) -> str | None:
+    ) -> Denial | None:
         return None
 
 
@@ -97,5 +95,75 @@ class SignedAccess:
 
     def denial(
         self, action: Action, topic: str, group: str, principal: str | None, connection: Connection
-    ) -> str | None:
+    ) -> Denial | None:
         return None
+
+
+class ControlledAccess:
+    """ACL 1.0 or 2.0, as the settings say."""
+
+    def __init__(self, control: AccessControl, store: StoreReader) -> None:
+        self._control = control
+        self._topics = StoreTopics(store)
+        self.accounts = control.accounts
+
+    @property
+    def depends_on_connection(self) -> bool:
+        return self._control.depends_on_source
+
+    def check(self, request: Command, connection: Connection) -> Command | None:
+        def is_served() -> bool:
+            return request.code in connection.endpoint.dispatcher.codes
+
+        denial = self._control.check(request, connection.peer_host, self._topics, is_served=is_served)
+        return None if denial is None else denial.answer(request)
+
+    def principal_of(self, request: Command, connection: Connection) -> str | None:
+        return self._control.principal_of(request)
+
+    def denial(
+        self, action: Action, topic: str, group: str, principal: str | None, connection: Connection
+    ) -> Denial | None:
+        source = connection.peer_host
+        code, needs = _needs(action, topic, group)
+        if self._control.is_unlimited(_CODES[action]):
+            return None  # check() has decided, by the code
+        return self._control.authorize(self._control.model.signer(principal, source), source, code, needs)
+
+
+_CODES: Final[Mapping[Action, frozenset[int]]] = {
+    Action.PUBLISH: frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}),
+    Action.SUBSCRIBE: frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}),
+}
+
+
+def _needs(action: Action, topic: str, group: str) -> tuple[int, tuple[Need, ...]]:
+    if action is Action.PUBLISH:
+        return int(RequestCode.SEND_MESSAGE_V2), (topic_need(topic, PUBLISH),)
+    return int(RequestCode.PULL_MESSAGE), tuple(
+        dict.fromkeys((group_need(group, SUBSCRIBE), topic_need(topic, SUBSCRIBE)))
+    )
+
+
+_WAITING: Final = frozenset({HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, CHECK_EXHAUSTED_TOPIC})
+
+
+class StoreTopics:
+    """Topics of stored messages, for requests that name a message alone."""
+
+    def __init__(self, store: StoreReader) -> None:
+        self._store = store
+
+    def at(self, log_offset: int) -> str | None:
+        record = self._store.message_at(log_offset) if log_offset >= 0 else None
+        if record is None:
+            return None
+        if record.topic not in _WAITING:
+            return record.topic
+        return decode_properties(record.properties).get(Property.REAL_TOPIC, record.topic)
+
+    def of(self, message_id: str) -> str | None:
+        try:
+            return self.at(decode_message_id(message_id)[1])
+        except ValueError:
+            return None

@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rocketq.access.rights import Action
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.table import GroupTable
-from rocketq.broker.pipeline.access import Access, Action
+from rocketq.broker.pipeline.access import Access
 from rocketq.broker.pipeline.quotas import Quotas, quota_fault
 from rocketq.broker.topics.table import TopicTable
 from rocketq.kernel.admission import TokenBucket
@@ -100,7 +101,7 @@ def admit_send(
     if (
         denial := tables.access.denial(Action.PUBLISH, ask.topic, ask.group, ask.principal, ask.connection)
     ) is not None:
-        return Rejection(ResponseCode.NO_PERMISSION, denial)
+        return Rejection(denial.code, denial.remark)
     quotas = tables.quotas.buckets(ask.topic, ask.group, ask.principal)
     if (fault := quota_fault(quotas, now_ms)) is not None:
         return Rejection(ResponseCode.SYSTEM_BUSY, fault)
@@ -175,7 +176,7 @@ def admit_pull(
         return _forbidden(_FORBIDDEN_SUBSCRIPTION, f"consumer group {ask.group} may not read {ask.topic}")
     denial = tables.access.denial(Action.SUBSCRIBE, ask.topic, ask.group, ask.principal, ask.connection)
     if denial is not None:
-        return Rejection(ResponseCode.NO_PERMISSION, denial)
+        return Rejection(denial.code, denial.remark)
     quotas = tables.quotas.buckets(ask.topic, ask.group, ask.principal)
     if (fault := quota_fault(quotas, now_ms)) is not None:
         return Rejection(ResponseCode.SYSTEM_BUSY, fault)

@@ -13,7 +13,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.headers.send import EndTransactionRequest, ResumeCheckRequest
 from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_TOPIC
-from rocketq.remoting import Handlers, Reply, Request, RequestRejected
+from rocketq.remoting import Check, Handlers, Reply, Request, RequestRejected
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.store import AppendStatus, FlushType, StoreWriter
 
@@ -30,6 +30,8 @@ _CODES: Final = {
 class TransactionPorts:
     transactions: Transactions
     store: StoreWriter
+    check: Check = lambda request, connection: None
+    """Access control, which is asked again about a half message that could not be read before."""
 
 
 handlers: Handlers[TransactionPorts] = Handlers()
@@ -48,7 +50,7 @@ def end(request: Request[EndTransactionRequest], ports: TransactionPorts) -> Typ
     if store.visible_to <= decision.half_log_offset < store.log_end or (
         store.config.flush_type is FlushType.SYNC_FLUSH and not request.command.is_oneway
     ):
-        return _end_in_time(decision, ports)
+        return _end_in_time(request, decision, ports)
     return _end(decision, ports)
 
 
@@ -60,13 +62,15 @@ def _end(decision: Decision, ports: TransactionPorts) -> Reply:
     return Reply()
 
 
-async def _end_in_time(decision: Decision, ports: TransactionPorts) -> Reply:
+async def _end_in_time(request: Request[EndTransactionRequest], decision: Decision, ports: TransactionPorts) -> Reply:
     """Wait until the half is readable, decide, and with SYNC_FLUSH wait until the decision is flushed."""
     store = ports.store
     tries = VISIBLE_MS_MAX // 5
     while store.visible_to <= decision.half_log_offset < store.log_end and tries:
         await asyncio.sleep(0.005)
         tries -= 1
+    if (rejection := ports.check(request.command, request.connection)) is not None:
+        raise RequestRejected(rejection.code, rejection.remark or "")
     reply = _end(decision, ports)
     if store.config.flush_type is FlushType.SYNC_FLUSH and not await is_durable(store, store.log_end):
         raise RequestRejected(ResponseCode.FLUSH_DISK_TIMEOUT, "the decision is stored, but not flushed yet")

@@ -19,7 +19,7 @@ from rocketq.broker.transaction.service import Transactions
 from rocketq.model import NewMessage
 from rocketq.protocol.names import Property
 from rocketq.protocol.properties import decode_properties
-from rocketq.remoting import Connection, Registry
+from rocketq.remoting import Check, Connection, Registry
 from rocketq.runtime.clock import Clock
 from rocketq.store import AppendResult, StoreWriter
 
@@ -38,6 +38,7 @@ class TransactionSubsystem:
         clock: Clock,
         *,
         may_check: Callable[[], bool],
+        check_access: Check = lambda request, connection: None,
     ) -> None:
         self._settings = settings
         self._stats = stats
@@ -54,7 +55,7 @@ class TransactionSubsystem:
             on_committed=self._count,
         )
         self.checks = TransactionChecks(self.service, producers, store, settings, clock, may_check=may_check)
-        self._ports = handlers.TransactionPorts(self.service, store)
+        self._ports = handlers.TransactionPorts(self.service, store, check_access)
 
     def attach(self, registry: Registry) -> None:
         handlers.handlers.bind(registry, self._ports)

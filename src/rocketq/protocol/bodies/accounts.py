@@ -29,6 +29,11 @@ class User(Body):
     password: str | None = member("password", default=None)
     kind: str | None = member("userType", default=None)
     status: str | None = member("userStatus", default=None)
+    keep_secret: bool | None = member("keepSecret", default=None)
+    """Ours, in requests 3002: whether the secret there was stays active beside the new one."""
+    secret_count: int | None = member("secretCount", default=None)
+    """Ours, as the next: in answers."""
+    last_used_ms: int | None = member("lastUsedTime", default=None)
 
 
 @body

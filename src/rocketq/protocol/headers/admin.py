@@ -45,7 +45,7 @@ class UpdateAccountRequest(Header):
     """Lists are joined with commas, permissions written `name=PUB|SUB`."""
 
     CODE: ClassVar = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
-    access_key: str = wire("accessKey")
+    access_key: str | None = wire("accessKey", default=None)
     secret_key: str | None = wire("secretKey", default=None)
     white_addr: str | None = wire("whiteRemoteAddress", default=None)
     admin: bool | None = wire("admin", default=None)
@@ -58,7 +58,7 @@ class UpdateAccountRequest(Header):
 @header
 class DeleteAccountRequest(Header):
     CODE: ClassVar = RequestCode.DELETE_ACL_CONFIG
-    access_key: str = wire("accessKey")
+    access_key: str = wire("accessKey", default="")
 
 
 @header
@@ -75,7 +75,7 @@ class AccessVersionResponse(Header):
 @header
 class UpdateWhiteAddrsRequest(Header):
     CODE: ClassVar = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
-    addrs: str = wire("globalWhiteAddrs")
+    addrs: str = wire("globalWhiteAddrs", default="")
     file: str | None = wire("aclFileFullPath", default=None)
 
 
@@ -84,13 +84,15 @@ class UserRequest(Header):
     """Create, update, delete and get a user (3001 to 3004)."""
 
     CODE: ClassVar = RequestCode.AUTH_GET_USER
-    username: str = wire("username")
+    username: str | None = wire("username", default=None)
 
 
 @header
 class ListUsersRequest(Header):
     CODE: ClassVar = RequestCode.AUTH_LIST_USER
     filter: str | None = wire("filter", default=None)
+    sealed: bool = wire("sealed", default=False)
+    """Ours: a slave asks for everything, encrypted with a key of the brokers' inner credentials."""
 
 
 @header
@@ -98,7 +100,7 @@ class PolicyRequest(Header):
     """Create, update, delete and get a subject's policies (3006 to 3009)."""
 
     CODE: ClassVar = RequestCode.AUTH_GET_ACL
-    subject: str = wire("subject")
+    subject: str | None = wire("subject", default=None)
     policy_type: str | None = wire("policyType", default=None)
     resource: str | None = wire("resource", default=None)
 

@@ -1,0 +1,1 @@
+"""Requests about accounts, users and policies, and the files behind them."""
