@@ -48,6 +48,7 @@ IMPORTED_FROM: Final = {
     "AnswerSlots": "rocketq.kernel.ports",
     "ConnectionOwner": "rocketq.kernel.ports",
     "StorePort": "rocketq.kernel.ports",
+    "Self": "typing",
     "final": "typing",
 }
 _INTEGER: Final = re.compile(r"(cython\.)?(const )?(unsigned )?(int|longlong|ulonglong|long long|Py_ssize_t|uint)")

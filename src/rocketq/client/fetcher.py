@@ -17,11 +17,12 @@ from rocketq.client.core.offsets import OffsetTable
 from rocketq.client.core.process_queue import OrderlyQueue, ProcessQueue
 from rocketq.client.core.requests import PullTemplate
 from rocketq.client.core.routes import MASTER_ID, broker_addr
-from rocketq.client.core.stored_messages import StoredMessage, pulled_messages, stored_message
+from rocketq.client.core.stored_messages import StoredMessage, messages_of, pulled_batch, stored_message
 from rocketq.client.core.subscriptions import ALL, SubscriptionTable, is_wanted, tags_of
 from rocketq.client.errors import NoQueueError
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
+from rocketq.kernel.record_batch import RecordBatch
 from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode, ResponseCode
@@ -60,6 +61,18 @@ class PullResult:
 
     status: PullStatus
     messages: tuple[StoredMessage, ...]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggested_broker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """As PullResult, with messages that are not made yet; `batch` is None unless the status is FOUND."""
+
+    status: PullStatus
+    batch: RecordBatch | None
     next_offset: int
     min_offset: int
     max_offset: int
@@ -146,6 +159,7 @@ class GroupPulls:
         subscription: Subscription,
         *,
         count_max: int,
+        bytes_max: int | None = None,
         hold_ms: int = 0,
         commit_offset: int | None = None,
         tags: frozenset[str] | None = None,
@@ -154,6 +168,44 @@ class GroupPulls:
         timeout_ms: int,
     ) -> PullResult:
         """The messages; those with other tags than `tags` are removed, since brokers only compare hashes."""
+        found = await self.fetch(
+            queue,
+            queue_offset,
+            subscription,
+            count_max=count_max,
+            bytes_max=bytes_max,
+            hold_ms=hold_ms,
+            commit_offset=commit_offset,
+            tags=tags,
+            with_expression=with_expression,
+            lite=lite,
+            timeout_ms=timeout_ms,
+        )
+        return PullResult(
+            status=found.status,
+            messages=messages_of(found.batch, queue, self._namespace) if found.batch is not None else (),
+            next_offset=found.next_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+            suggested_broker_id=found.suggested_broker_id,
+        )
+
+    async def fetch(
+        self,
+        queue: MessageQueue,
+        queue_offset: int,
+        subscription: Subscription,
+        *,
+        count_max: int,
+        bytes_max: int | None = None,
+        hold_ms: int = 0,
+        commit_offset: int | None = None,
+        tags: frozenset[str] | None = None,
+        with_expression: bool = False,
+        lite: bool = False,
+        timeout_ms: int,
+    ) -> Fetched:
+        """As `pull`, with the messages as a batch."""
         addr, broker_id = await self._addr(queue)
         flags = _HOLD if hold_ms else 0
         if commit_offset is not None and broker_id == MASTER_ID:
@@ -164,7 +216,7 @@ class GroupPulls:
             flags |= _LITE
         committed = commit_offset or 0
         if self._session.is_plain:
-            template = self._template(queue, subscription, count_max, with_expression)
+            template = self._template(queue, subscription, count_max, bytes_max, with_expression)
             connection = self._session.opened(addr)
             if connection is None or connection.writes_paused:
                 connection, timeout_ms = await self._session.writable(addr, RequestCode.PULL_MESSAGE, timeout_ms)
@@ -188,17 +240,18 @@ class GroupPulls:
                 subscription=subscription.expression if with_expression else None,
                 subscription_version=0 if with_expression else subscription.version,
                 expression_type=subscription.expression_type,
+                bytes_max=bytes_max,
             )
             answer = await self._session.call(addr, request, timeout_ms=timeout_ms, accept=PULL_STATUSES)
         return self._result(answer, queue, tags)
 
-    def _result(self, answer: Command, queue: MessageQueue, tags: frozenset[str] | None) -> PullResult:
+    def _result(self, answer: Command, queue: MessageQueue, tags: frozenset[str] | None) -> Fetched:
         header = PullResponse.decode(answer.ext_fields)
         self._suggested[queue] = header.suggested_broker_id
         found = answer.code == _SUCCESS
-        return PullResult(
+        return Fetched(
             status=PullStatus.FOUND if found else PULL_STATUSES[ResponseCode(answer.code)],
-            messages=pulled_messages(answer.body, queue, tags, self._namespace) if found else (),
+            batch=pulled_batch(answer.body, queue, tags, self._namespace) if found else None,
             next_offset=header.next_offset,
             min_offset=header.min_offset,
             max_offset=header.max_offset,
@@ -206,12 +259,29 @@ class GroupPulls:
         )
 
     def _template(
-        self, queue: MessageQueue, subscription: Subscription, count_max: int, with_expression: bool
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        count_max: int,
+        bytes_max: int | None,
+        with_expression: bool,
     ) -> PullTemplate:
         known = self._templates.get(queue)
-        if known is not None and known.subscription is subscription and known.count_max == count_max:
+        if (
+            known is not None
+            and known.subscription is subscription
+            and known.count_max == count_max
+            and known.bytes_max == bytes_max
+        ):
             return known
-        template = PullTemplate(self._group, queue, subscription, count_max=count_max, with_expression=with_expression)
+        template = PullTemplate(
+            self._group,
+            queue,
+            subscription,
+            count_max=count_max,
+            bytes_max=bytes_max,
+            with_expression=with_expression,
+        )
         self._templates[queue] = template
         return template
 
@@ -319,6 +389,7 @@ class QueuePulling:
             self.next_offset,
             subscription,
             count_max=config.pull_batch_max,
+            bytes_max=config.pull_bytes_max,
             hold_ms=config.hold_ms,
             commit_offset=self._to_commit(),
             tags=ports.subscriptions.tags(held.queue.topic),

@@ -56,6 +56,7 @@ from rocketq.client.errors import (
     WrongLoopError,
 )
 from rocketq.client.fetcher import Puller, PullResult, PullStatus
+from rocketq.client.message_batch import MessageBatch
 from rocketq.client.offsets import FileOffsets, MemoryOffsets, OffsetStore, RemoteOffsets
 from rocketq.client.producer import AsyncProducer
 from rocketq.client.pull_consumer import AsyncPullConsumer, NotAssignedError, OffsetOutOfRangeError
@@ -101,6 +102,7 @@ __all__ = [
     "GroupTakenError",
     "MemoryOffsets",
     "Message",
+    "MessageBatch",
     "MessageInvalidError",
     "MessageModel",
     "MessageQueue",

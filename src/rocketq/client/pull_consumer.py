@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from rocketq.client.core.subscriptions import ALL, SubscriptionTable, make_subsc
 from rocketq.client.errors import ClientClosedError, ClientError
 from rocketq.client.fetcher import COUNT_MAX, PULL_TIMEOUT_MS, GroupPulls, PullResult
 from rocketq.client.members import Member
+from rocketq.client.message_batch import MessageBatch
 from rocketq.client.offsets import ConsumerOffsets, OffsetStore, QueuePositions
 from rocketq.client.pull_queues import PullQueuePorts, PullQueues
 from rocketq.client.rebalance import Rebalancer
@@ -58,7 +60,8 @@ class PullEngine:
         self._wanted: Collection[MessageQueue] = ()
         self._sharing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._committed_ms = ports.session.clock.monotonic_ms()
+        self.commit_is_due = False
+        """Whether the interval of automatic commits has passed."""
 
     # life
 
@@ -75,6 +78,8 @@ class PullEngine:
             self._wanted = assigned
             await self._apply()
         self._run(self._save_now_and_then())
+        if self._config.auto_commit:
+            self._run(self._watch_commits())
 
     async def stop(self) -> None:
         for task in list(self._tasks):
@@ -138,17 +143,17 @@ class PullEngine:
             if one.consumed is not None:
                 self._group_offsets.table.update(one.queue, one.consumed)
 
-    @property
-    def commit_is_due(self) -> bool:
-        waited_ms = self._session.clock.monotonic_ms() - self._committed_ms
-        return self._config.auto_commit and waited_ms >= self._config.auto_commit_interval_ms
-
     async def auto_commit(self) -> None:
         """Save the offsets of consumed messages, if that is due."""
         if self.commit_is_due:
-            self._committed_ms = self._session.clock.monotonic_ms()
+            self.commit_is_due = False
             self.update_offsets()
             await self._group_offsets.save()
+
+    async def _watch_commits(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
+            self.commit_is_due = True
 
     async def _save_now_and_then(self) -> None:
         while True:
@@ -370,17 +375,60 @@ class AsyncPullConsumer:
         return self
 
     async def __anext__(self) -> StoredMessage:
+        last = self._last
+        if last is not None:
+            last.consumed = last.position
+            engine = self._engine
+            if engine is not None and not engine.commit_is_due and (message := last.take_next()) is not None:
+                return message
+        return await self._next()
+
+    async def _next(self) -> StoredMessage:
+        """The first message of another batch."""
         engine = self._running()
-        if self._last is not None:
-            self._last.mark_consumed()
-        if engine.commit_is_due:
-            await engine.auto_commit()
-        while not (taken := engine.queues.take(1)):
+        await engine.auto_commit()
+        while (taken := engine.queues.take_next()) is None:
             await engine.queues.arrival(1.0)
             await engine.auto_commit()
             self._running()
-        self._last = engine.queues.get(self._namespace.queue(taken[0].queue))
-        return taken[0]
+        self._last, message = taken
+        return message
+
+    async def batches(self, max_count: int = 500, max_wait_ms: int = 100) -> AsyncIterator[MessageBatch]:
+        """Batches of at most `max_count` messages of one queue, without end.
+
+        A batch with fewer messages is returned after `max_wait_ms`, 0 for at once. It counts as consumed when the next
+        one is asked for, or by its `commit()`.
+        """
+        while True:
+            yield await self.next_batch(max_count, max_wait_ms)
+
+    async def next_batch(self, max_count: int = 500, max_wait_ms: int = 100) -> MessageBatch:
+        """The next of `batches`."""
+        if max_count < 1 or max_wait_ms < 0:
+            raise ConfigError("max_count is at least 1, max_wait_ms is not negative")
+        loop = asyncio.get_running_loop()
+        engine = self._running()
+        self._mark_consumed()
+        await engine.auto_commit()
+        taken = engine.queues.take_parts(max_count, max_count if max_wait_ms else 1)
+        deadline_s = loop.time() + max_wait_ms / 1000
+        while taken is None:
+            left_s = deadline_s - loop.time()
+            await engine.queues.next_arrival(left_s if left_s > 0 else 1.0)
+            engine = self._running()
+            await engine.auto_commit()
+            taken = engine.queues.take_parts(max_count, max_count if loop.time() < deadline_s else 1)
+        one, parts = taken
+        return MessageBatch(
+            self._namespace.plain_queue(one.queue), parts, commit=partial(self._commit_to, one, one.position)
+        )
+
+    async def _commit_to(self, one: PulledQueue, offset: int | None) -> None:
+        """Save this offset of a queue, whose messages before it were consumed."""
+        if offset is not None:
+            one.consumed = max(offset, one.consumed or 0)
+            await self.commit({self._namespace.plain_queue(one.queue): offset})
 
     async def pull(
         self,

@@ -12,17 +12,19 @@ from typing import Final
 from rocketq.client.core.config import PullConfig, PullWindow
 from rocketq.client.core.consumer_stats import ConsumerStats
 from rocketq.client.core.namespaces import Namespace
-from rocketq.client.core.process_queue import PULL_IDLE_MS_MAX, PulledQueue
-from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.client.core.process_queue import PULL_IDLE_MS_MAX, MessageList, PulledQueue
+from rocketq.client.core.stored_messages import StoredMessage, messages_of
 from rocketq.client.core.subscriptions import SubscriptionTable
 from rocketq.client.fetcher import GroupPulls, PullStatus
 from rocketq.client.offsets import ConsumerOffsets
 from rocketq.client.rebalance import RebalancePlan
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
+from rocketq.kernel.record_batch import RecordBatch
 from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.failures import BrokerError
+from rocketq.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ class PullQueues:
         self._arrived = asyncio.Event()
         self._freed = asyncio.Event()
         self._turn = 0
+        self._order: list[PulledQueue] = []
 
     # sharing
 
@@ -72,11 +75,13 @@ class PullQueues:
     def add(self, queue: MessageQueue) -> None:
         if queue not in self._queues:
             one = self._queues[queue] = PulledQueue(queue, self._now_ms())
+            self._order = []
             self._tasks[queue] = asyncio.get_running_loop().create_task(self._pull_on(one))
 
     async def drop(self, queue: MessageQueue) -> None:
         """What was settled of it is saved."""
         one = self._queues.pop(queue, None)
+        self._order = []
         if one is None:
             return
         one.dropped = True
@@ -99,19 +104,44 @@ class PullQueues:
         return list(self._queues.values())
 
     def take(self, count_max: int) -> list[StoredMessage]:
-        """Messages of the queues, round robin; empty if there are none."""
-        queues = list(self._queues.values())
+        """Messages of the queues in turn; empty when none is ready."""
         taken: list[StoredMessage] = []
-        for step in range(len(queues)):
-            one = queues[(self._turn + step) % len(queues)]
+        for step in range(len(self._queues)):
+            one = self._in_turn(step)
             if one.ready:
                 taken += one.take(count_max - len(taken))
                 if len(taken) >= count_max:
-                    self._turn = (self._turn + step + 1) % len(queues)
+                    self._turn += step + 1
                     break
         if taken:
             self._freed.set()
         return taken
+
+    def take_next(self) -> tuple[PulledQueue, StoredMessage] | None:
+        """The next message of the next queue that has one; None when none has."""
+        for step in range(len(self._queues)):
+            one = self._in_turn(step)
+            if one.ready and (taken := one.take(1)):
+                self._turn += step + 1
+                self._freed.set()
+                return one, taken[0]
+        return None
+
+    def take_parts(self, count_max: int, count_min: int) -> tuple[PulledQueue, list[RecordBatch | MessageList]] | None:
+        """The next messages of one queue that has at least `count_min`; None when no queue has."""
+        for step in range(len(self._queues)):
+            one = self._in_turn(step)
+            if one.ready and one.count >= count_min:
+                self._turn += step + 1
+                self._freed.set()
+                return one, one.take_parts(count_max)
+        return None
+
+    def _in_turn(self, step: int) -> PulledQueue:
+        order = self._order
+        if len(order) != len(self._queues):
+            order = self._order = list(self._queues.values())
+        return order[(self._turn + step) % len(order)]
 
     def put_back(self, messages: Sequence[StoredMessage]) -> None:
         by_queue: dict[MessageQueue, list[StoredMessage]] = {}
@@ -126,6 +156,13 @@ class PullQueues:
         self._arrived.clear()
         if any(one.ready for one in self._queues.values()):
             return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+
+    async def next_arrival(self, timeout_s: float) -> None:
+        """Return when more messages came, at the latest after the timeout."""
+        self._arrived.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._arrived.wait()
@@ -178,11 +215,12 @@ class PullQueues:
             return
         subscription = ports.subscriptions.get(queue.topic) or Subscription(topic=queue.topic)
         seeks, start_ms = one.seeks, self._now_ms()
-        result = await ports.pulls.pull(
+        result = await ports.pulls.fetch(
             queue,
             one.pull_offset,
             subscription,
             count_max=ports.config.pull_batch_max,
+            bytes_max=ports.config.pull_bytes_max,
             hold_ms=ports.config.hold_ms,
             tags=ports.subscriptions.tags(queue.topic),
             with_expression=True,
@@ -195,14 +233,18 @@ class PullQueues:
                 log.warning("group %s: %s: offset out of range, next is %d", ports.group, queue, result.next_offset)
                 one.seek(result.next_offset)
             return
-        messages: Sequence[StoredMessage] = result.messages
-        if messages:
+        batch = result.batch
+        found: RecordBatch | MessageList | None = batch
+        if batch is not None and batch.count:
             ports.stats.of(queue.topic, one.last_pull_ms).pulled(
-                one.last_pull_ms, len(messages), one.last_pull_ms - start_ms
+                one.last_pull_ms, batch.count, one.last_pull_ms - start_ms
             )
-            for keeps in ports.config.filters:
-                messages = keeps.keep(ports.group, queue, messages)
-        if one.put(messages, result.next_offset, seeks) and messages:
+            if ports.config.filters or queue.topic.startswith(RETRY_PREFIX):
+                messages: Sequence[StoredMessage] = messages_of(batch, queue, ports.namespace)
+                for keeps in ports.config.filters:
+                    messages = keeps.keep(ports.group, queue, messages)
+                found = MessageList(messages)
+        if one.put(found, result.next_offset, seeks) and found is not None and found.count:
             self._arrived.set()
 
     async def _until_ready(self, one: PulledQueue) -> None:

@@ -160,3 +160,13 @@ def hmac_sha1(out, keys, key_at, text, text_len, p, at, count):
 
 def is_base64_of(digest, p, at):
     return hmac.compare_digest(base64.b64encode(digest[:20]), bytes(p[at : at + 28]))
+
+
+def new_instance(type_):
+    return type_.__new__(type_)
+
+
+def plain_text(text, blanks):
+    if type(text) is not str or not text.isascii() or (text and min(text) < (" " if blanks else "!")) or "\x7f" in text:
+        return None
+    return text.encode()

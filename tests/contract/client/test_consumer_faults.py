@@ -28,6 +28,7 @@ from rocketq.client import (
     fetcher,
 )
 from rocketq.errors import RocketQError
+from rocketq.kernel.record_batch import RecordBatch
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.testing.embedded import EmbeddedCluster
 from rocketq.testing.fault_proxy import FaultProxy
@@ -344,16 +345,16 @@ async def test_answers_that_are_garbage_are_asked_for_again(
 ) -> None:
     """Goal: a pulled body that is cut short costs a moment, not the queue: nothing is skipped."""
     addr, listener, chance, cut = cluster.name_server_addr, Remembers(), random.Random(3), 0
-    whole = fetcher.pulled_messages
+    whole = fetcher.pulled_batch
 
-    def damaged(body: bytes, *given: object) -> tuple[StoredMessage, ...]:
+    def damaged(body: bytes, *given: object) -> RecordBatch:
         nonlocal cut
         if body and cut < 12:
             cut += 1
             body = body[: chance.randrange(1, len(body))] if cut % 2 else chance.randbytes(len(body))
         return whole(body, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fetcher, "pulled_messages", damaged)
+    monkeypatch.setattr(fetcher, "pulled_batch", damaged)
     await fill(addr, topic, 60)
     async with AsyncPushConsumer(group, listener, name_servers=addr, config=QUICK) as consumer:
         consumer.subscribe(topic)

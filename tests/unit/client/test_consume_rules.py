@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import zlib
 from typing import Any
 
@@ -20,7 +21,7 @@ from rocketq.client.core.consume_results import (
     suspend_ms,
 )
 from rocketq.client.core.offsets import OffsetTable, StartRule, decode_offset_file, encode_offset_file, start_rule
-from rocketq.client.core.stored_messages import delivered, message_of
+from rocketq.client.core.stored_messages import delivered
 from rocketq.client.listener import accepts_two_arguments
 from rocketq.client.rebalance import plan_topic, unsubscribed
 from rocketq.errors import ConfigError, RocketQError
@@ -201,4 +202,4 @@ def test_equal_messages_are_equal_and_say_what_they_are() -> None:
     assert one != stored(4)
     assert one != delivered(two, reconsume_times=1)
     assert "message_id='U3'" in repr(one)
-    assert message_of(one._row, one.queue) == one
+    assert pickle.loads(pickle.dumps(one)) == one

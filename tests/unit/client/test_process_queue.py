@@ -110,7 +110,7 @@ def test_limits_of_a_topic_are_shared_by_the_queues_owned() -> None:
     assert window.shared_by(4).count_max == 25
     assert window.shared_by(4).bytes_max == 10 << 20
     assert window.shared_by(1_000).count_max == 1
-    assert PullWindow().shared_by(7).count_max == 1_000
+    assert PullWindow().shared_by(7).count_max == 2_000
 
 
 def test_orderly_taking_committing_and_rolling_back() -> None:

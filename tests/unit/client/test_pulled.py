@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rocketq.client.core.consumer_stats import ConsumerStats
 from rocketq.client.core.namespaces import Namespace
-from rocketq.client.core.process_queue import PulledQueue
+from rocketq.client.core.process_queue import MessageList, PulledQueue
 from rocketq.client.core.requests import PullTemplate
 from rocketq.client.core.stored_messages import pulled_messages, stored_message
 from rocketq.client.core.subscriptions import SubscriptionInvalidError, SubscriptionTable, make_subscription
@@ -49,6 +49,10 @@ RECORD = Record(
 )
 V6 = replace(RECORD, born_host=Host.of("::1", 1))
 LONG_TOPIC = replace(RECORD, version=2)
+
+
+def held_of(start: int, end: int) -> MessageList:
+    return MessageList(run_of(start, end))
 
 
 @pytest.mark.parametrize("records", [[RECORD] * 3, [V6, RECORD], [RECORD, LONG_TOPIC, RECORD], []])
@@ -108,7 +112,7 @@ def test_frames_of_pulls_are_those_of_the_general_way(with_expression: bool) -> 
 def test_what_was_handed_out_is_settled_when_more_is_asked_for() -> None:
     queue = PulledQueue(QUEUE, 0)
     queue.seek(0)
-    assert queue.put(run_of(0, 5), 5, queue.seeks)
+    assert queue.put(held_of(0, 5), 5, queue.seeks)
     assert [message.queue_offset for message in queue.take(2)] == [0, 1]
     assert (queue.position, queue.consumed, queue.pull_offset) == (2, 0, 5)
     queue.mark_consumed()
@@ -123,10 +127,10 @@ def test_a_seek_forgets_what_is_held_and_what_is_on_its_way() -> None:
     queue = PulledQueue(QUEUE, 0)
     queue.seek(0)
     before = queue.seeks
-    queue.put(run_of(0, 5), 5, before)
+    queue.put(held_of(0, 5), 5, before)
     taken = queue.take(2)
     queue.seek(40)
-    assert not queue.put(run_of(5, 9), 9, before)
+    assert not queue.put(held_of(5, 9), 9, before)
     queue.put_back(taken)
     assert (queue.count, queue.position, queue.pull_offset) == (0, 40, 40)
 
@@ -135,14 +139,14 @@ def test_filtered_stretches_are_passed_over() -> None:
     """Goal: where nothing was for us the position moves on, but not past messages that are not settled."""
     queue = PulledQueue(QUEUE, 0)
     queue.seek(0)
-    queue.put([], 100, queue.seeks)
+    queue.put(None, 100, queue.seeks)
     assert (queue.position, queue.consumed) == (100, 100)
-    queue.put([stored(100)], 101, queue.seeks)
+    queue.put(MessageList([stored(100)]), 101, queue.seeks)
     queue.take(1)
-    queue.put([], 200, queue.seeks)
+    queue.put(None, 200, queue.seeks)
     assert (queue.position, queue.consumed) == (200, 100)
     queue.paused = True
-    queue.put([stored(200)], 201, queue.seeks)
+    queue.put(MessageList([stored(200)]), 201, queue.seeks)
     assert queue.take(1) == []
     assert not queue.ready
 

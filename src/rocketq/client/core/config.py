@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from rocketq.client.core.allocation import AllocationStrategy, Averagely
 from rocketq.client.core.batches import BATCH_BYTES_MAX, Batching
@@ -19,6 +19,8 @@ from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.compression import Compression
 from rocketq.protocol.flags import ConsumeFromWhere, MessageModel
 from rocketq.protocol.names import AUTO_CREATE_TOPIC, TRACE_TOPIC, group_fault
+
+PULL_BYTES_MAX: Final = 256 << 10
 
 
 class HoldReason(StrEnum):
@@ -47,9 +49,9 @@ class Held(Protocol):
 class PullWindow:
     """Limits per queue; limits per topic are divided by the number of owned queues."""
 
-    count_max: int = 1_000
+    count_max: int = 2_000
     bytes_max: int = 100 << 20
-    span_max: int = 2_000
+    span_max: int = 4_000
     topic_count_max: int | None = None
     topic_bytes_max: int | None = None
 
@@ -116,7 +118,10 @@ class PushConfig:
     """Call a plain function on the event loop: fastest, for listeners that never block."""
     batch_max: int = 1
     """Messages per call."""
-    pull_batch_max: int = 32
+    pull_batch_max: int = 1_024
+    """Messages per pull; brokers other than ours give at most their own limit, usually 32."""
+    pull_bytes_max: int = PULL_BYTES_MAX
+    """Bytes of records per pull. Brokers before 5.1 ignore it."""
     pull_interval_ms: int = 0
     window: PullWindow = field(default_factory=PullWindow)
     max_reconsume_times: int = -1
@@ -152,6 +157,7 @@ class PushConfig:
         _within(self.workers, 1, 1_000, "workers")
         _within(self.batch_max, 1, 1_024, "batch_max")
         _within(self.pull_batch_max, 1, 1_024, "pull_batch_max")
+        _within(self.pull_bytes_max, 1, 1 << 30, "pull_bytes_max")
         _within(self.pull_interval_ms, 0, 65_535, "pull_interval_ms")
         _within(self.max_reconsume_times, -1, 1 << 31, "max_reconsume_times")
         _within(self.consume_timeout_ms, 1, 1 << 40, "consume_timeout_ms")
@@ -178,7 +184,10 @@ class PullConfig:
     poll_timeout_ms: int = 5_000
     poll_max: int = 1_000
     """Limit of messages that one `poll` returns."""
-    pull_batch_max: int = 32
+    pull_batch_max: int = 1_024
+    """Messages per pull; brokers other than ours give at most their own limit, usually 32."""
+    pull_bytes_max: int = PULL_BYTES_MAX
+    """Bytes of records per pull. Brokers before 5.1 ignore it."""
     window: PullWindow = field(default_factory=PullWindow)
     held_max: int = 10_000
     """Limit of messages held of all queues together."""
@@ -193,6 +202,7 @@ class PullConfig:
     def __post_init__(self) -> None:
         _check_choices(self.model, self.from_where)
         _within(self.pull_batch_max, 1, 1_024, "pull_batch_max")
+        _within(self.pull_bytes_max, 1, 1 << 30, "pull_bytes_max")
         _within(self.poll_max, 1, 1 << 31, "poll_max")
         _within(self.held_max, 1, 1 << 31, "held_max")
         _within(self.auto_commit_interval_ms, 1_000, 1 << 40, "auto_commit_interval_ms")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.errors import MessageInvalidError, RecallHandleError
 from rocketq.errors import LocalProtocolError, RemoteProtocolError
+from rocketq.kernel.send_batch import MessageFields, UniqueIdSource
 from rocketq.protocol.compression import Compression, compress
 from rocketq.protocol.handles import RecallHandle
 from rocketq.protocol.names import DLQ_PREFIX, NOT_FOR_CLIENTS, RETRY_PREFIX, Property, topic_fault
@@ -24,17 +26,18 @@ class UniqueIds:
 
     def __init__(self, ip: bytes, process_id: int, salt: int) -> None:
         head = ip + (process_id & 0xFFFF).to_bytes(2, "big") + (salt & 0xFFFFFFFF).to_bytes(4, "big")
-        self._head = head.hex().upper()
-        self._count = 0
-        self._month_ms = self._month_end_ms = 0
+        self._source = UniqueIdSource(head.hex().upper().encode())
 
     def next(self, now_ms: int) -> str:
-        if not self._month_ms <= now_ms < self._month_end_ms:
-            self._month_ms = month_start_ms(now_ms)
-            self._month_end_ms = _next_month_ms(self._month_ms)
-        count = self._count
-        self._count = (count + 1) & 0xFFFF
-        return f"{self._head}{(now_ms - self._month_ms) & 0xFFFFFFFF:08X}{count:04X}"
+        return self.source(now_ms).next_id(now_ms).decode()
+
+    def source(self, now_ms: int) -> UniqueIdSource:
+        """The same ids for the kernel, ready for this time."""
+        source = self._source
+        if not source.start_ms <= now_ms < source.end_ms:
+            source.start_ms = month_start_ms(now_ms)
+            source.end_ms = _next_month_ms(source.start_ms)
+        return source
 
 
 def born_ms_of(unique_key: str, now_ms: int) -> int | None:
@@ -66,13 +69,9 @@ _NAME_END: Final = "\x01"
 _VALUE_END: Final = "\x02"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A message to send. `keys` find it again, a consumer subscribes to a topic or to tags of it.
-
-    At most one of `delay_level` (1 to 18 with the broker's usual table), `delay_ms` and `deliver_at_ms` (5.x brokers
-    and ours) delays the delivery. With `wait=False` the answer does not wait for disk and replicas.
-    """
+@dataclass(frozen=True, kw_only=True)
+class _MessageSpec:
+    """The fields of a Message for `dataclasses.replace`, `fields` and `asdict`."""
 
     topic: str
     body: bytes
@@ -85,9 +84,55 @@ class Message:
     deliver_at_ms: int | None = None
     wait: bool = True
 
-    @property
-    def is_delayed(self) -> bool:
-        return bool(self.delay_level) or self.delay_ms is not None or self.deliver_at_ms is not None
+
+class Message(MessageFields):
+    """A message to send; it cannot be changed, `dataclasses.replace` makes another one.
+
+    `keys` find it again, a consumer subscribes to a topic or to tags of it. At most one of `delay_level` (1 to 18 with
+    the broker's usual table), `delay_ms` and `deliver_at_ms` (5.x brokers and ours) delays the delivery. With
+    `wait=False` the answer does not wait for disk and replicas.
+    """
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]] = _MessageSpec.__dataclass_fields__
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            topic: str,
+            body: bytes,
+            tag: str | None = None,
+            keys: tuple[str, ...] = (),
+            properties: Mapping[str, str] | None = None,
+            flag: int = 0,
+            delay_level: int = 0,
+            delay_ms: int | None = None,
+            deliver_at_ms: int | None = None,
+            wait: bool = True,
+        ) -> None: ...
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return _values(self) == _values(other)
+
+    def __hash__(self) -> int:
+        return hash(_values(self))
+
+    def __repr__(self) -> str:
+        body = self.body
+        if isinstance(body, bytes) and len(body) > _BODY_SHOWN_BYTES:
+            shown = f"{body[:_BODY_SHOWN_BYTES]!r}... ({len(body)} bytes)"
+        else:
+            shown = repr(body)
+        values = zip(_MESSAGE_FIELDS, _values(self), strict=True)
+        inside = ", ".join(f"{name}={shown if name == 'body' else repr(value)}" for name, value in values)
+        return f"{type(self).__name__}({inside})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), _values(self))
 
     def all_properties(self, unique_key: str) -> dict[str, str]:
         """Ours in front; the user's own keep their order and win, so that a message may bring its own id."""
@@ -103,6 +148,15 @@ class Message:
         if self.deliver_at_ms is not None:
             ours[Property.TIMER_DELIVER_MS] = str(self.deliver_at_ms)
         return ours | dict(self.properties)
+
+
+_MESSAGE_FIELDS: Final = tuple(_MessageSpec.__dataclass_fields__)
+_BODY_SHOWN_BYTES: Final = 64
+_values: Final[Callable[[Any], tuple[Any, ...]]] = attrgetter(*_MESSAGE_FIELDS)
+
+
+def _restored(kind: type[Message], values: tuple[Any, ...]) -> Message:
+    return kind(**dict(zip(_MESSAGE_FIELDS, values, strict=True)))
 
 
 @dataclass(slots=True)

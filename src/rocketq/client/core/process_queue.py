@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from rocketq.client.core.stored_messages import StoredMessage, delivered
+from rocketq.kernel.record_batch import RecordBatch
 from rocketq.protocol.bodies.clients import ProcessQueue as QueueReport
 from rocketq.protocol.bodies.queues import MessageQueue
 
@@ -220,8 +221,45 @@ class OrderlyQueue(ProcessQueue):
             self._messages.move_to_end(message.queue_offset, last=False)
 
 
+class MessageList:
+    """Messages that are made already, consumed as a RecordBatch is."""
+
+    def __init__(self, messages: Sequence[StoredMessage]) -> None:
+        self._messages = deque(messages)
+        self.body_bytes = sum(message.body_bytes for message in messages)
+
+    @property
+    def count(self) -> int:
+        return len(self._messages)
+
+    @property
+    def first_offset(self) -> int:
+        return self._messages[0].queue_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self._messages[-1].queue_offset
+
+    def take(self, count: int) -> list[StoredMessage]:
+        taken = [self._messages.popleft() for _ in range(min(count, len(self._messages)))]
+        self.body_bytes -= sum(message.body_bytes for message in taken)
+        return taken
+
+    def cut(self, count: int) -> MessageList:
+        return MessageList(self.take(count))
+
+    def messages(self) -> list[StoredMessage]:
+        return list(self._messages)
+
+    def bodies(self, inflate: Callable[[bytes, int], bytes]) -> list[bytes]:
+        return [message.body for message in self._messages]
+
+    def offsets(self) -> list[int]:
+        return [message.queue_offset for message in self._messages]
+
+
 class PulledQueue:
-    """A queue of a pull consumer; it starts when an offset is set."""
+    """Not started until an offset is set. Messages are held in the batches they were pulled in."""
 
     def __init__(self, queue: MessageQueue, now_ms: int) -> None:
         self.queue = queue
@@ -230,61 +268,100 @@ class PulledQueue:
         self.pull_offset: int | None = None
         self.position: int | None = None
         self.consumed: int | None = None
+        self.count = 0
         self.bytes = 0
         self.last_pull_ms = now_ms
         self.seeks = 0
-        """Pulls started before the last seek are ignored."""
-        self._messages: deque[StoredMessage] = deque()
-
-    @property
-    def count(self) -> int:
-        return len(self._messages)
+        """Pulls begun before the last seek do not count."""
+        self._batches: deque[RecordBatch | MessageList] = deque()
 
     @property
     def span(self) -> int:
-        return self._messages[-1].queue_offset - self._messages[0].queue_offset if self._messages else 0
+        return self._batches[-1].last_offset - self._batches[0].first_offset if self.count else 0
 
     def seek(self, offset: int) -> None:
-        """Continue at this offset; held messages are discarded."""
-        self._messages.clear()
-        self.bytes = 0
+        """Go on here; what is held is forgotten."""
+        self._batches.clear()
+        self.count = self.bytes = 0
         self.pull_offset = self.position = self.consumed = offset
         self.seeks += 1
 
-    def put(self, messages: Sequence[StoredMessage], next_offset: int, seeks: int) -> bool:
+    def put(self, batch: RecordBatch | MessageList | None, next_offset: int, seeks: int) -> bool:
         """The answer to a pull; False when a seek came in between."""
         if seeks != self.seeks or self.dropped:
             return False
-        self._messages.extend(messages)
-        self.bytes += sum(message.body_bytes for message in messages)
+        if batch is not None and batch.count:
+            self._batches.append(batch)
+            self.count += batch.count
+            self.bytes += batch.body_bytes
         self.pull_offset = next_offset
-        if not self._messages:
+        if not self.count:
             if self.consumed == self.position:
                 self.consumed = next_offset  # no message in between matched
             self.position = next_offset
         return True
 
     def take(self, count_max: int) -> list[StoredMessage]:
-        """Remove and return messages; `position` is after the last of them."""
-        if self.paused or self.dropped:
-            return []
-        taken = [self._messages.popleft() for _ in range(min(count_max, len(self._messages)))]
+        """The next messages; `position` is behind the last of them."""
+        taken: list[StoredMessage] = []
+        while self._batches and len(taken) < count_max and not self.paused and not self.dropped:
+            batch = self._batches[0]
+            before = batch.body_bytes
+            taken += batch.take(count_max - len(taken))
+            self.bytes -= before - batch.body_bytes
+            if not batch.count:
+                self._batches.popleft()
         if taken:
-            self.bytes -= sum(message.body_bytes for message in taken)
+            self.count -= len(taken)
             self.position = taken[-1].queue_offset + 1
         return taken
 
+    def take_next(self) -> StoredMessage | None:
+        """The next message of the current batch; None where the next one is in another batch, or there is none."""
+        if self.paused or self.dropped or not self._batches:
+            return None
+        batch = self._batches[0]
+        if not batch.count:
+            self._batches.popleft()
+            return None
+        before = batch.body_bytes
+        message: StoredMessage = batch.take(1)[0]
+        self.count -= 1
+        self.bytes -= before - batch.body_bytes
+        self.position = message.queue_offset + 1
+        return message
+
+    def take_parts(self, count_max: int) -> list[RecordBatch | MessageList]:
+        """The next messages, in the batches they came in."""
+        taken: list[RecordBatch | MessageList] = []
+        left = count_max
+        while left and self.ready:
+            batch = self._batches[0]
+            if batch.count <= left:
+                self._batches.popleft()
+            else:
+                batch = batch.cut(left)
+            if batch.count:
+                taken.append(batch)
+                left -= batch.count
+                self.count -= batch.count
+                self.bytes -= batch.body_bytes
+                self.position = batch.last_offset + 1
+        return taken
+
     def put_back(self, messages: Sequence[StoredMessage]) -> None:
-        """Return the last messages unread: they are delivered again, unless a seek came between."""
+        """The last messages taken were not consumed: they are next again, unless a seek came in between."""
         if messages and messages[-1].queue_offset + 1 == self.position:
-            self._messages.extendleft(reversed(messages))
-            self.bytes += sum(message.body_bytes for message in messages)
+            batch = MessageList(messages)
+            self._batches.appendleft(batch)
+            self.count += batch.count
+            self.bytes += batch.body_bytes
             self.position = messages[0].queue_offset
 
     def mark_consumed(self) -> None:
-        """Everything returned so far counts as consumed."""
+        """All messages taken so far were consumed."""
         self.consumed = self.position
 
     @property
     def ready(self) -> bool:
-        return bool(self._messages) and not self.paused and not self.dropped
+        return self.count > 0 and not self.paused and not self.dropped

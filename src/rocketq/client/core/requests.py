@@ -66,10 +66,18 @@ class PullTemplate:
     """Pulls of one queue by one group, with one subscription."""
 
     def __init__(
-        self, group: str, queue: MessageQueue, subscription: Subscription, *, count_max: int, with_expression: bool
+        self,
+        group: str,
+        queue: MessageQueue,
+        subscription: Subscription,
+        *,
+        count_max: int,
+        bytes_max: int | None = None,
+        with_expression: bool,
     ) -> None:
         self.subscription = subscription
         self.count_max = count_max
+        self.bytes_max = bytes_max
         names = [encode_basestring(name) for name in (group, queue.topic)]
         self._start = (
             f'{{"code":{int(RequestCode.PULL_MESSAGE)},"extFields":{{"consumerGroup":{names[0]},"topic":{names[1]},'
@@ -77,10 +85,11 @@ class PullTemplate:
         )
         self._middle = f'","maxMsgNums":"{count_max}","sysFlag":"'
         expression = f'"subscription":{encode_basestring(subscription.expression)},' if with_expression else ""
+        size = "" if bytes_max is None else f',"maxMsgBytes":"{bytes_max}"'
         version = 0 if with_expression else subscription.version
         self._end = (
             f'",{expression}"subVersion":"{version}",'
-            f'"expressionType":{encode_basestring(subscription.expression_type)}}},'
+            f'"expressionType":{encode_basestring(subscription.expression_type)}{size}}},'
             f'"flag":0,"language":"PYTHON","opaque":'
         )
         self._last = f',"serializeTypeCurrentRPC":"JSON","version":{OUR_VERSION}}}'

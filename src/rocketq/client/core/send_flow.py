@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, Protocol
+from operator import attrgetter
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from rocketq.client.core.messages import Message
 from rocketq.client.errors import NoQueueError, ReplyTimeoutError, SendFailedError, SendTimeoutError, TooManySendsError
 from rocketq.errors import RemoteProtocolError, RemotingError, RequestTimeoutError, RocketQError
+from rocketq.kernel.send_batch import SendResultFields
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.failures import AclDenied, BrokerError
@@ -33,9 +35,9 @@ SEND_STATUSES: Final[Mapping[int, SendStatus]] = {
 }
 
 
-@dataclass(slots=True)
-class SendResult:
-    """`message_id` is the unique key, `offset_message_id` encodes the position in the broker's log."""
+@dataclass
+class _ResultSpec:
+    """The fields of a SendResult for `dataclasses.replace`, `fields` and `asdict`."""
 
     status: SendStatus
     message_id: str
@@ -46,6 +48,34 @@ class SendResult:
     recall_handle: str | None = None
     region: str | None = None
     trace_on: bool = True
+
+
+class SendResult(SendResultFields):
+    """`message_id` is the unique key, `offset_message_id` encodes the position in the broker's log."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]] = _ResultSpec.__dataclass_fields__
+    __match_args__ = _ResultSpec.__match_args__
+    __hash__ = None  # type: ignore[assignment]
+
+    status: SendStatus
+    queue: MessageQueue
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return _values(self) == _values(other)
+
+    def __repr__(self) -> str:
+        values = zip(_RESULT_FIELDS, _values(self), strict=True)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), _values(self)
+
+
+_RESULT_FIELDS: Final = tuple(_ResultSpec.__dataclass_fields__)
+_values: Final[Callable[[Any], tuple[Any, ...]]] = attrgetter(*_RESULT_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,47 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from struct import Struct, error
-from typing import Final
+from typing import Any, Final
 
 from rocketq.client.core.namespaces import Namespace
 from rocketq.errors import ProtocolError, RemoteProtocolError
-from rocketq.model import Host, Record, SysFlag, encode_message_id
+from rocketq.kernel.record_batch import MessageView, RecordBatch
+from rocketq.model import Host, Record, encode_message_id
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.compression import decompress
-from rocketq.protocol.messages import MAGIC_V1, decode_records
+from rocketq.protocol.messages import decode_records
 from rocketq.protocol.names import RETRY_PREFIX, Property
 from rocketq.protocol.properties import decode_properties
 
-_END: Final = b"\x02"
 
+class StoredMessage(MessageView):
+    """A message as a broker has it: a value that cannot be changed.
 
-Row = tuple[int, int, int, int, int, int, int, bytes, int, bytes, int, int, bytes, bytes, bytes]
-"""The fields of a record, hosts packed; what a body of pulled messages is cut into:
+    It is a view of the answer it came in: body, properties and hosts are read when they are asked for. `detach()`
+    copies them; a message that is kept for long without it keeps the whole answer (up to 256 KiB) in memory.
 
-size, queue id, flag, queue offset, log offset, sysFlag, born ms, born host, store ms, store host, reconsume times,
-prepared offset, body, topic, properties.
-"""
-
-
-class StoredMessage:
-    """A message as a broker has it: a value, not to be changed.
-
-    The body is decompressed; if that failed, `body_fault` has the reason. Of a retried message `queue` is
-    the queue of retries it came from, and for a consumer `topic` is the one it was sent to at first.
+    The body is inflated; where that failed it is as stored and `body_fault` has the reason. Of a retried message
+    `queue` is the retry queue it came from, and for a consumer `topic` is the topic it was first sent to.
     """
 
-    __slots__ = ("_body", "_fault", "_id", "_properties", "_row", "queue", "queue_offset", "reconsume_times", "topic")
-
-    queue: MessageQueue
-    topic: str
-    queue_offset: int
-    reconsume_times: int
-    _row: Row
-    _body: bytes | None
-    _fault: str | None
-    _id: str | None
-    _properties: Mapping[str, str] | None
+    __slots__ = ()
 
     def __init__(
         self,
@@ -64,7 +47,7 @@ class StoredMessage:
         stored_bytes: int,
         reconsume_times: int,
     ) -> None:
-        self._row = (
+        self.fill(
             stored_bytes,
             queue.queue_id,
             flag,
@@ -76,79 +59,50 @@ class StoredMessage:
             store_ms,
             store_host.packed(),
             reconsume_times,
-            0,
             body,
-            queue.topic.encode(),
             b"",
         )
         self.queue, self.topic = queue, queue.topic
-        self.queue_offset, self.reconsume_times = queue_offset, reconsume_times
         self._body, self._fault, self._id, self._properties = body, body_fault, offset_message_id, properties
 
     @property
-    def log_offset(self) -> int:
-        return self._row[4]
-
-    @property
     def offset_message_id(self) -> str:
-        """The broker address and the offset in its log, encoded."""
+        """Its location: the broker's address and the log offset."""
         if self._id is None:
-            self._id = encode_message_id(self.store_host, self._row[4])
+            self._id = encode_message_id(self.store_host, self.log_offset)
         return self._id
 
     @property
     def body(self) -> bytes:
         if self._body is None:
-            self._body, self._fault = inflated(self._row[12], self._row[5])
+            if self.is_compressed:
+                self._body, self._fault = inflated(self.stored_body, self.sys_flag)
+            else:
+                self._body = self.stored_body
         return self._body
+
+    @property
+    def body_view(self) -> memoryview:
+        """The body without a copy, where it is not compressed."""
+        return self.stored_body_view if self._body is None and not self.is_compressed else memoryview(self.body)
 
     @property
     def body_fault(self) -> str | None:
         return self._fault if self.body is not None else None
 
     @property
-    def stored_body(self) -> bytes:
-        """The body as it was sent, compressed or not."""
-        return self._row[12]
-
-    @property
-    def body_bytes(self) -> int:
-        """Of the body as it was sent."""
-        return len(self._row[12])
-
-    @property
     def properties(self) -> Mapping[str, str]:
         if self._properties is None:
-            self._properties = decode_properties(self._row[14])
+            self._properties = decode_properties(self.raw_properties)
         return self._properties
 
     @property
-    def flag(self) -> int:
-        return self._row[2]
-
-    @property
-    def sys_flag(self) -> int:
-        return self._row[5]
-
-    @property
-    def born_ms(self) -> int:
-        return self._row[6]
-
-    @property
     def born_host(self) -> Host:
-        return Host.unpack(self._row[7])
-
-    @property
-    def store_ms(self) -> int:
-        return self._row[8]
+        return Host.unpack(self.born_host_packed)
 
     @property
     def store_host(self) -> Host:
-        return Host.unpack(self._row[9])
-
-    @property
-    def stored_bytes(self) -> int:
-        return self._row[0]
+        return Host.unpack(self.store_host_packed)
 
     @property
     def unique_key(self) -> str | None:
@@ -156,13 +110,14 @@ class StoredMessage:
 
     @property
     def message_id(self) -> str:
-        """What users know it by."""
+        """The id users know it by."""
         return self.unique_key or self.offset_message_id
 
     @property
     def tag(self) -> str | None:
         if self._properties is None:
-            return _one_property(self._row[14], b"TAGS\x01")
+            value = self.property_value(b"TAGS\x01")
+            return None if value is None else value.decode("utf-8", "replace")
         return self._properties.get(Property.TAGS)
 
     @property
@@ -187,45 +142,73 @@ class StoredMessage:
     def __repr__(self) -> str:
         return (
             f"StoredMessage(topic={self.topic!r}, queue={self.queue!r}, queue_offset={self.queue_offset}, "
-            f"message_id={self.message_id!r}, tag={self.tag!r}, keys={self.keys!r}, body={self.body[:40]!r})"
+            f"message_id={self.message_id!r}, tag={self.tag!r}, keys={self.keys!r}, body={self.body[:64]!r})"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (
+            self.stored_bytes,
+            self.queue_id,
+            self.flag,
+            self.queue_offset,
+            self.log_offset,
+            self.sys_flag,
+            self.born_ms,
+            self.born_host_packed,
+            self.store_ms,
+            self.store_host_packed,
+            self.reconsume_times,
+            self.stored_body,
+            self.raw_properties,
+        )
+        return _restored, (fields, self.queue, self.topic, self._body, self._fault, self._id, self._properties)
+
     def _place(self) -> tuple[int, ...]:
-        row = self._row
-        return row[3], row[4], row[0], row[2], row[5], row[6], row[8]
+        return (
+            self.queue_offset,
+            self.log_offset,
+            self.stored_bytes,
+            self.flag,
+            self.sys_flag,
+            self.born_ms,
+            self.store_ms,
+        )
 
 
-_new = object.__new__
+_new = StoredMessage.__new__
 
 
-def message_of(row: Row, queue: MessageQueue, topic: str | None = None) -> StoredMessage:
-    """A message pulled of this queue."""
+def _restored(
+    fields: tuple[Any, ...],
+    queue: MessageQueue,
+    topic: str,
+    body: bytes | None,
+    fault: str | None,
+    offset_message_id: str | None,
+    properties: Mapping[str, str] | None,
+) -> StoredMessage:
+    """A pickled message."""
     message = _new(StoredMessage)
-    message._row = row
-    message.queue = queue
-    message.topic = queue.topic if topic is None else topic
-    message.queue_offset = row[3]
-    message.reconsume_times = row[10]
-    message._body = message._fault = message._id = message._properties = None
+    message.fill(*fields)
+    message.queue, message.topic = queue, topic
+    message._body, message._fault, message._id, message._properties = body, fault, offset_message_id, properties
     return message
 
 
 def delivered(message: StoredMessage, *, topic: str | None = None, reconsume_times: int | None = None) -> StoredMessage:
     """The same message as a listener gets it: under its first topic, or after more attempts."""
-    copy = message_of(message._row, message.queue, message.topic if topic is None else topic)
-    copy.reconsume_times = message.reconsume_times if reconsume_times is None else reconsume_times
-    copy._body, copy._fault = message._body, message._fault
-    copy._id, copy._properties = message._id, message._properties
+    copy = _new(StoredMessage)
+    message.copy_to(copy)
+    if topic is not None:
+        copy.topic = topic
+    if reconsume_times is not None:
+        copy.reconsume_times = reconsume_times
     return copy
 
 
 def stored_message(record: Record, broker_name: str) -> StoredMessage:
-    queue = MessageQueue(topic=record.topic, broker_name=broker_name, queue_id=record.queue_id)
-    return message_of(row_of(record), queue)
-
-
-def row_of(record: Record) -> Row:
-    return (
+    message = _new(StoredMessage)
+    message.fill(
         record.size,
         record.queue_id,
         record.flag,
@@ -237,11 +220,12 @@ def row_of(record: Record) -> Row:
         record.store_ms,
         record.store_host.packed(),
         record.reconsume_times,
-        record.prepared_offset,
         record.body,
-        record.topic.encode(),
         record.properties,
     )
+    message.queue = MessageQueue(topic=record.topic, broker_name=broker_name, queue_id=record.queue_id)
+    message.topic = record.topic
+    return message
 
 
 def inflated(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
@@ -252,23 +236,37 @@ def inflated(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
         return body, str(error)
 
 
-def _one_property(properties: bytes, start: bytes) -> str | None:
-    """One value without parsing the others; of two equal names the last counts."""
-    at = len(properties)
-    while (at := properties.rfind(start, 0, at)) >= 0:
-        if at == 0 or properties[at - 1] == 2:
-            end = properties.find(_END, at)
-            value = properties[at + len(start) : end if end >= 0 else len(properties)]
-            if value:
-                return value.decode("utf-8", "replace")
-    return None
-
-
 _NO_NAMESPACE: Final = Namespace()
-_V6_HOSTS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
-_USUAL: Final = Struct(">iiiiiqqiq8sq8siqi")
-"""A record with hosts of IPv4, up to its body."""
-_USUAL_BYTES: Final = _USUAL.size
+
+
+def pulled_batch(
+    body: bytes,
+    queue: MessageQueue,
+    tags: frozenset[str] | None = None,
+    namespace: Namespace = _NO_NAMESPACE,
+) -> RecordBatch:
+    """The messages with these tags (None: all) of a pull answer, without the namespace.
+
+    RemoteProtocolError when the body is not made of whole records.
+    """
+    shown = namespace.plain_queue(queue)
+    wanted = frozenset(tag.encode() for tag in tags) if tags is not None else None
+    batch = RecordBatch(body, StoredMessage, shown, shown.topic, wanted)
+    if batch.fault_at >= 0:
+        decode_records(body[batch.fault_at :])  # raises what is wrong
+        raise RemoteProtocolError(f"the record at byte {batch.fault_at} is not whole")
+    return batch
+
+
+def messages_of(
+    batch: RecordBatch, queue: MessageQueue, namespace: Namespace = _NO_NAMESPACE
+) -> tuple[StoredMessage, ...]:
+    """All messages of a batch pulled from `queue`; retried ones under the topic of their first delivery."""
+    found: list[StoredMessage] = batch.messages()
+    if queue.topic.startswith(RETRY_PREFIX):
+        for message in found:
+            message.topic = namespace.plain(message.properties.get(Property.RETRY_TOPIC) or queue.topic)
+    return tuple(found)
 
 
 def pulled_messages(
@@ -277,68 +275,5 @@ def pulled_messages(
     tags: frozenset[str] | None = None,
     namespace: Namespace = _NO_NAMESPACE,
 ) -> tuple[StoredMessage, ...]:
-    """Those of these tags, None for all, as users are to see them: without namespace, and of a retried message the
-    topic of its first delivery. RemoteProtocolError when the body is not made of whole records."""
-    found = _messages(body, namespace.plain_queue(queue))
-    if queue.topic.startswith(RETRY_PREFIX):
-        for message in found:
-            message.topic = namespace.plain(message.properties.get(Property.RETRY_TOPIC) or queue.topic)
-    if tags is None:
-        return tuple(found)
-    return tuple(message for message in found if message.tag in tags)
-
-
-def _messages(data: bytes, queue: MessageQueue) -> list[StoredMessage]:
-    """Usual records are taken apart here, all others where every kind is known."""
-    found: list[StoredMessage] = []
-    unpack, end, at = _USUAL.unpack_from, len(data), 0
-    try:
-        while at < end:
-            (
-                size,
-                magic,
-                _,
-                queue_id,
-                flag,
-                queue_offset,
-                log_offset,
-                sys_flag,
-                born_ms,
-                born_host,
-                store_ms,
-                store_host,
-                reconsume_times,
-                prepared_offset,
-                body_bytes,
-            ) = unpack(data, at)
-            body_at, next_at = at + _USUAL_BYTES, at + size
-            if magic != MAGIC_V1 or sys_flag & _V6_HOSTS or body_bytes < 0 or next_at > end:
-                found.extend(message_of(row_of(record), queue) for record in decode_records(data[at:]))
-                return found
-            topic_at = body_at + body_bytes + 1
-            topic_end = topic_at + data[topic_at - 1]
-            properties_at = topic_end + 2
-            if properties_at + (data[topic_end] << 8 | data[topic_end + 1]) != next_at:
-                raise RemoteProtocolError(f"the record at byte {at} does not fill its {size} bytes")
-            row = (
-                size,
-                queue_id,
-                flag,
-                queue_offset,
-                log_offset,
-                sys_flag,
-                born_ms,
-                born_host,
-                store_ms,
-                store_host,
-                reconsume_times,
-                prepared_offset,
-                data[body_at : topic_at - 1],
-                data[topic_at:topic_end],
-                data[properties_at:next_at],
-            )
-            found.append(message_of(row, queue))
-            at = next_at
-    except (error, IndexError) as cause:
-        raise RemoteProtocolError(f"the record at byte {at} is cut off: {cause}") from None
-    return found
+    """As `pulled_batch`, with all messages made."""
+    return messages_of(pulled_batch(body, queue, tags, namespace), queue, namespace)

@@ -25,6 +25,7 @@ from rocketq.client.core.send_flow import SendHook, SendResult
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import ALL, make_subscription
 from rocketq.client.listener import Listener
+from rocketq.client.message_batch import BlockingMessageBatch
 from rocketq.client.name_servers import parse_name_servers
 from rocketq.client.offsets import OffsetStore
 from rocketq.client.producer import AsyncProducer, Select
@@ -293,6 +294,16 @@ class PullConsumer(_Subscribing[AsyncPullConsumer]):
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
         self._do(lambda consumer: consumer.resume(queues))
+
+    def next_batch(self, max_count: int = 500, max_wait_ms: int = 100) -> BlockingMessageBatch:
+        """The next of `batches`."""
+        batch = self._run(lambda consumer: consumer.next_batch(max_count, max_wait_ms))
+        return BlockingMessageBatch(batch, lambda: self._run(lambda consumer: batch.commit()))
+
+    def batches(self, max_count: int = 500, max_wait_ms: int = 100) -> Iterator[BlockingMessageBatch]:
+        """Batches of at most `max_count` messages of one queue, without end; see AsyncPullConsumer.batches."""
+        while True:
+            yield self.next_batch(max_count, max_wait_ms)
 
     def __iter__(self) -> Iterator[StoredMessage]:
         """Iterate without end. Messages are fetched in groups; unread ones are delivered again."""
