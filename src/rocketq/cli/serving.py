@@ -1,4 +1,4 @@
-"""Running a server in the foreground: say when it serves, stop it cleanly on Ctrl-C or SIGTERM."""
+"""Running a server in the foreground: report when it serves, stop it cleanly on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def _stop_with_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> N
         while os.read(_STDIN, 4096):
             pass  # nothing is expected there but the end
         log.warning("the process that started this one is gone: stopping")
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(stop.set)
 
     threading.Thread(target=wait, name="rocketq-parent", daemon=True).start()
 
 
 def _clear(ready_file: Path) -> None:
-    """One that a killed process left behind says nothing; a place that cannot be written to is told now."""
+    """Remove the file of a killed process; report a path that cannot be written before the start."""
     try:
         ready_file.parent.mkdir(parents=True, exist_ok=True)
         ready_file.unlink(missing_ok=True)
@@ -95,7 +95,7 @@ def _clear(ready_file: Path) -> None:
 
 
 def _announce(addresses: dict[str, str], pids: dict[str, int], ready_file: Path | None) -> None:
-    """The file appears whole, so that whoever waits for it reads all of it."""
+    """The file is renamed into place, so that a reader never sees half of it."""
     if ready_file is not None:
         scratch = ready_file.with_name(ready_file.name + ".tmp")
         scratch.write_text(json.dumps({"addresses": addresses, "pids": pids}))

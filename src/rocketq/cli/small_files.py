@@ -12,7 +12,7 @@ _INDEX_BYTES: Final = 40 + 4 * _INDEX["maxHashSlotNum"] + 20 * _INDEX["maxIndexN
 
 
 def with_small_files(settings: Mapping[str, str], roots: Iterable[Path]) -> dict[str, str]:
-    """The settings, with small files where they say nothing. Stores that have files of another size keep it, and so do
+    """The settings, with small files where none are set. Stores that have files of another size keep it, and so do
     all replicas when one of them has."""
     stores, small = list(roots), dict[str, int]()
     elsewhere = settings.get("storePathCommitLog")

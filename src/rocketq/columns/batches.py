@@ -29,7 +29,7 @@ from rocketq.model import Host
 from rocketq.protocol.compression import decompress
 
 BodyFault = Callable[[int, str], None]
-"""Told of a body that could not be inflated (its row, the reason); it stays as it is stored."""
+"""Called for a body that cannot be inflated (its row, the reason); the body stays as stored."""
 
 _INTS: Final = {"queueId": 0, "reconsumeTimes": 1, "sysFlag": 2, "flag": 3}
 _LONGS: Final = {"queueOffset": 0, "logOffset": 1, "bornTimestamp": 2, "storeTimestamp": 3}
@@ -39,7 +39,7 @@ _HOSTS: Final = {"bornHost": BORN_HOST, "storeHost": STORE_HOST}
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """A batch, and where in the buffer the next one begins."""
+    """A batch, and the offset of the next one in the buffer."""
 
     batch: pa.RecordBatch
     next_at: int
@@ -168,7 +168,7 @@ def _map(kind: pa.MapType, rows: RecordRows, count: int) -> pa.Array:
 
 
 def _hosts(rows: RecordRows, wanted: int) -> tuple[list[bytes], list[bytes]]:
-    """Those that were born and stored on, of all rows that were just collected, as far as they are wanted."""
+    """Born and store hosts of the collected rows, if requested."""
     packed = [rows.row(number)[2:] for number in range(rows.rows)] if wanted & (BORN_HOST | STORE_HOST) else []
     born = [str(Host.unpack(each)).encode() for each, _ in packed]
     return born, [str(Host.unpack(each)).encode() for _, each in packed]

@@ -1,4 +1,4 @@
-"""Frozen values: what the rest of the house talks about."""
+"""Frozen values that all packages share."""
 
 from rocketq.model.host import LOOPBACK, Host
 from rocketq.model.ids import decode_message_id, encode_message_id

@@ -1,4 +1,4 @@
-"""Message ids: where a message lies, as text. Upper-case hex of store host, port (i32) and log offset (i64)."""
+"""Message ids: the location of a message, as text. Upper-case hex of store host, port (i32) and log offset (i64)."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A message as it lies in the commit log."""
+    """A message in the commit log."""
 
     size: int
     version: int

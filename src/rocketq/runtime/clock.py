@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """Stands still until it is told to go on."""
+    """Stands still until a test advances it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

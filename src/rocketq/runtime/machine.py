@@ -1,4 +1,4 @@
-"""Whether two processes see the same files, as far as they can tell each other."""
+"""Whether two processes see the same files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def boot_id() -> str:
 
 
 def file_id(path: str | Path) -> str:
-    """Names a file or folder among all of one kernel, wherever it is mounted, for as long as it is there; OSError when
+    """Names a file or folder among all of one kernel, on every mount, for as long as it exists; OSError when
     it is not."""
     found = os.stat(path)
     return f"{found.st_dev}:{found.st_ino}"

@@ -17,7 +17,7 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 class UnwantedError(Exception):
-    """Nobody waits for the result any more."""
+    """The caller no longer waits for the result."""
 
 
 def _always() -> bool:

@@ -35,7 +35,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @click.group()
 def bench() -> None:
-    """Measure a cluster: requests per second, latencies, CPU per message.
+    """Measure throughput, latency and CPU.
 
     Requests are built before the clock starts and kept in flight on every connection; nothing else of a client is
     measured. Answers are matched with requests in their order.
@@ -55,7 +55,11 @@ def takes_load(command: _Command) -> _Command:
     )
     @click.option("--count", type=click.IntRange(1), help="Messages to measure instead of a time, without warming up.")
     @click.option(
-        "--pid", "pids", type=click.IntRange(1), multiple=True, help="A broker's process; found by itself on this host."
+        "--pid",
+        "pids",
+        type=click.IntRange(1),
+        multiple=True,
+        help="A broker's process; detected automatically on this host.",
     )
     @functools.wraps(command)
     def wrapped(caller: Caller, pids: tuple[int, ...], **given: Any) -> Any:
@@ -88,7 +92,7 @@ def takes_load(command: _Command) -> _Command:
 @click.option("--queues", type=click.IntRange(1, 1_000), default=8, show_default=True, help="Of a topic that is made.")
 @takes_load
 def send(caller: Caller, topic: str, body_bytes: int, batch: int, queues: int, **load: Any) -> None:
-    """Send messages to TOPIC, which is made when it does not exist. They stay there."""
+    """Measure sends to TOPIC. The topic is created if it does not exist, and the messages stay in it."""
     if body_bytes * batch > REQUEST_BYTES_MAX:
         raise click.UsageError(f"{batch} messages of {body_bytes} bytes are more than a request may hold")
     shape = SendShape(topic, body_bytes, batch)
@@ -105,7 +109,7 @@ def send(caller: Caller, topic: str, body_bytes: int, batch: int, queues: int, *
 @calls_cluster
 @click.argument("topic")
 @click.option(
-    "--pull-count", type=click.IntRange(1, 1_024), default=32, show_default=True, help="Messages asked for at once."
+    "--pull-count", type=click.IntRange(1, 1_024), default=32, show_default=True, help="Messages requested by one pull."
 )
 @takes_load
 def consume(caller: Caller, topic: str, pull_count: int, **load: Any) -> None:
@@ -196,7 +200,7 @@ def _with_pids(plan: Plan) -> Plan:
     return plan if plan.pids else replace(plan, pids=listeners({addr for addr, _ in plan.links}))
 
 
-# What is said
+# Output
 
 
 def _teller(caller: Caller, plan: Plan) -> Callable[[float, float], None]:

@@ -65,7 +65,13 @@ class _Verbs(click.Group):
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of broker.conf; may be repeated.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when it serves.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
-@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="Least severe messages to log.",
+)
 @click.option("--with-parent", is_flag=True, hidden=True, help="Started by `rocketq up`: end with standard input.")
 @click.pass_context
 def broker(
@@ -94,7 +100,7 @@ def broker(
         set_up_logs(log_level, log_file)
         flags = parse_changes(changes) | only_given(namesrvAddr=namesrv, bindAddress=host, listenPort=port)
         settings = gather_settings(config_file, data_dir, flags)
-        if not with_parent:  # who started it has told already
+        if not with_parent:  # the parent process has reported it already
             warn_of_unknown(settings)
         serve(_Servant(make_broker(settings, config_file)), ready_file, with_parent=with_parent)
     except RocketQError as error:

@@ -13,7 +13,7 @@ from rocketq.client.errors import NotFoundError
 @calls_cluster
 @click.argument("broker", metavar="NAME|HOST:PORT")
 def status(caller: Caller, broker: str) -> None:
-    """Show figures of a running broker, under the names all RocketMQ tools use."""
+    """Show statistics of a running broker. The names are those of all RocketMQ tools."""
     found = caller.run(lambda admin: admin.brokers.status(broker))
     caller.show(found, pairs(dict(found)))
 
@@ -28,7 +28,7 @@ def config() -> None:
 @click.argument("broker", metavar="NAME|HOST:PORT")
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
 def get(caller: Caller, broker: str, keys: tuple[str, ...]) -> None:
-    """Show settings that are in effect: all, or these KEYs."""
+    """Show settings in effect: all, or KEYs."""
     found = caller.run(lambda admin: admin.brokers.config(broker))
     for key in keys:
         if key not in found:
@@ -42,7 +42,7 @@ def get(caller: Caller, broker: str, keys: tuple[str, ...]) -> None:
 @click.argument("broker", metavar="NAME|HOST:PORT")
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
 def set_config(caller: Caller, broker: str, changes: tuple[str, ...]) -> None:
-    """Change settings while the broker runs; they are kept over a restart."""
+    """Change settings of a running broker. They survive a restart."""
     if bad := [text for text in changes if not text.partition("=")[0] or "=" not in text]:
         raise click.BadParameter(f"{bad[0]!r} is not KEY=VALUE")
     wanted = dict(text.split("=", 1) for text in changes)

@@ -52,7 +52,7 @@ class Caller:
         click.echo(to_json(value, indent=2) if self.as_json else text)
 
     def fail(self, error: RocketQError, code: int | None = None) -> NoReturn:
-        """Say it and end, with the exit code the error stands for unless another one is given."""
+        """Print the error and exit with its exit code, or with the given one."""
         if self.as_json:
             fields = {"error": type(error).__name__, "message": str(error), "retriable": error.retriable}
             click.echo(json.dumps(fields), err=True)
@@ -61,13 +61,13 @@ class Caller:
         sys.exit(exit_code(error) if code is None else code)
 
     def _advice(self, error: RocketQError) -> str:
-        """What to do when not even a NameServer could be reached: the first thing everybody meets."""
-        if not isinstance(error, UnreachableError) or "SSL" in str(error):  # somebody is there
+        """A hint for a NameServer that cannot be reached, the most common first error."""
+        if not isinstance(error, UnreachableError) or "SSL" in str(error):  # a server answered
             return ""
         asked = parse_name_servers(self.name_servers)
         if error.addr not in (*asked, ";".join(asked)):  # a broker, then
             return ""
-        return " (is a NameServer running there? `rocketq up` starts one, -n names another)"
+        return " (is a NameServer running at this address? `rocketq up` starts one, -n selects another)"
 
     async def _with_admin(self, work: Callable[[AsyncAdmin], Awaitable[_Result]]) -> _Result:
         config = SessionConfig(control_timeout_ms=self.timeout_ms, tls=self.tls, credentials=self.credentials)

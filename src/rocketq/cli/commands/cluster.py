@@ -1,4 +1,4 @@
-"""`rocketq cluster`: who is there."""
+"""`rocketq cluster`: the brokers of a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cluster() -> None:
 @cluster.command(epilog=example("rocketq cluster show"))
 @calls_cluster
 def show(caller: Caller) -> None:
-    """Show every registered broker: address, version, messages in and out per second; ? where one does not answer."""
+    """Show all registered brokers. ? marks the rates of a broker that does not answer."""
     rows = caller.run(_rows)
     titles = ["CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "IN/S", "OUT/S", "STATE"]
     lines = [

@@ -20,7 +20,7 @@ from rocketq.protocol.names import is_system_group
 
 @click.group()
 def group() -> None:
-    """Consumer groups: list, status, set, delete, reset."""
+    """Manage consumer groups."""
 
 
 @group.command("list", epilog=example("rocketq group list"))
@@ -47,7 +47,7 @@ def _all_consume(configs: Mapping[str, GroupConfig]) -> bool:
 @calls_cluster
 @click.argument("group")
 def status(caller: Caller, group: str) -> None:
-    """Show members, subscriptions and lag per queue of GROUP. What is not known is shown as ?."""
+    """Show members and lag of GROUP. Subscriptions and lag are listed per queue. What is not known is shown as ?."""
     found = caller.run(lambda admin: admin.groups.status(group))
     caller.show(status_json(found), status_text(found))
 
@@ -58,16 +58,16 @@ def status(caller: Caller, group: str) -> None:
 @click.option("--consume/--no-consume", "consume_enable", default=None, help="Whether it may consume.")
 @click.option("--broadcast/--no-broadcast", "consume_broadcast_enable", default=None, help="Whether as broadcast.")
 @click.option("--from-min/--no-from-min", "consume_from_min_enable", default=None, help="Whether from the beginning.")
-@click.option("--notify/--no-notify", "notify_changes", default=None, help="Whether members hear of each other.")
+@click.option("--notify/--no-notify", "notify_changes", default=None, help="Notify members when others join or leave.")
 @click.option("--strict/--no-strict", default=None, help="Refuse members that want something else than the others.")
 @click.option("--retry-max", type=click.IntRange(-1), help="Deliveries before a message is a dead letter.")
 @click.option("--retry-queues", "retry_queue_count", type=click.IntRange(0), help="Queues of its retry topic.")
-@click.option("--cluster", help="On the masters of this cluster alone.")
-@click.option("--broker", metavar="NAME|HOST:PORT", help="On this broker alone.")
+@click.option("--cluster", help="Only on the masters of this cluster.")
+@click.option("--broker", metavar="NAME|HOST:PORT", help="Only on this broker.")
 def set_group(
     caller: Caller, group: str, cluster: str | None, broker: str | None, strict: bool | None, **options: Any
 ) -> None:
-    """Make GROUP on every broker, or change what is given where it exists."""
+    """Create or change GROUP on every broker. Only the given options change in an existing group."""
     changes = GroupChanges(**{name: value for name, value in options.items() if value is not None})  # type: ignore[typeddict-item]
     found = caller.run(lambda admin: admin.groups.set(group, cluster=cluster, broker=broker, strict=strict, **changes))
     caller.show({"group": group, "brokers": found}, f"{group} is set on {', '.join(found)}")
@@ -76,12 +76,12 @@ def set_group(
 @group.command(epilog=example("rocketq group delete billing --yes"))
 @calls_cluster
 @click.argument("group")
-@click.option("--cluster", help="From this cluster alone.")
-@click.option("--keep-offsets", is_flag=True, help="Should it come back, it goes on where it was.")
+@click.option("--cluster", help="Only from this cluster.")
+@click.option("--keep-offsets", is_flag=True, help="Keep its offsets for a later return.")
 @click.option("--dead-letters", is_flag=True, help="Delete its dead letters too.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(caller: Caller, group: str, cluster: str | None, keep_offsets: bool, dead_letters: bool, yes: bool) -> None:
-    """Delete GROUP, its offsets and its retry topic from every broker."""
+    """Delete GROUP with its offsets. Its retry topic is deleted too, on every broker."""
     if not yes:
         click.confirm(f"Delete group {group}?", abort=True, err=True)
     brokers = caller.run(
@@ -116,7 +116,10 @@ def reset(
     queue: str | None,
     preview: bool,
 ) -> None:
-    """Let GROUP start again in TOPIC. It need not be running; members that do are told and drop what they hold."""
+    """Move GROUP to another position in TOPIC.
+
+    The group may be stopped. Running members are notified and drop their buffered messages.
+    """
     to = _target(to_time, to_offset, to_earliest, to_latest)
     one = None if queue is None else parse_queue(queue, topic)
     place = None if one is None else (one.broker_name, one.queue_id)

@@ -34,7 +34,7 @@ def ha() -> None:
 
 
 def asks_group(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which group, and where its control store is."""
+    """The options that select the group and its control store."""
 
     @click.option("--control", help="The control store, etcd://HOST:2379,HOST:2379.  [default: haControlStore]")
     @click.option(
@@ -77,7 +77,7 @@ def _run(config: BrokerConfig, work: Callable[[ControlStore, Group], Awaitable[R
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @asks_group
 def status(config: BrokerConfig, as_json: bool) -> None:
-    """Show roles, epochs, who is in sync, and how far each log is behind (bytes, and for how many seconds), as told
+    """Show roles, epochs and lag of replicas. Lag is shown in bytes and seconds, as told
     within the last five seconds."""
     view = _run(config, lambda store, group: store.read(group))
     if view.state is None:
@@ -117,7 +117,7 @@ def describe(view: GroupView) -> dict[str, Any]:
 
 
 def _behind(view: GroupView, number: int) -> tuple[int | None, float | None]:
-    """As the master sees it, all at one moment; without a master's word by what each has told of itself."""
+    """The master's view at one moment; without a master, what each replica reported about itself."""
     master = view.alive.get(view.master.value.broker_id) if view.master else None
     if view.master is not None and number == view.master.value.broker_id:
         return 0, 0.0
@@ -139,7 +139,7 @@ def _text(value: object) -> str:
 @click.option("--timeout", "timeout_s", type=click.IntRange(1, 600), default=20, show_default=True, help="Seconds.")
 @asks_group
 def switch(config: BrokerConfig, replica: int | None, timeout_s: int) -> None:
-    """Make another in-sync replica the master (any, or REPLICA by its id). Nothing acknowledged is lost."""
+    """Make another in-sync replica the master. REPLICA is its id; the default is any. Nothing acknowledged is lost."""
     began = time.monotonic()
     chosen = _run(config, lambda store, group: _switch(store, group, replica, timeout_s))
     click.echo(f"replica {chosen} is master, after {time.monotonic() - began:.1f} s")
@@ -173,7 +173,7 @@ async def _switch(store: ControlStore, group: Group, replica: int | None, timeou
 @click.argument("replica", type=click.IntRange(min=1))
 @asks_group
 def remove(config: BrokerConfig, replica: int) -> None:
-    """Forget a replica that does not come back (REPLICA is its id). One that is in sync cannot be removed."""
+    """Remove a replica that does not return. REPLICA is its id. One that is in sync cannot be removed."""
     _run(config, lambda store, group: _remove(store, group, replica))
     click.echo(f"replica {replica} is forgotten; should it come back, it gets another id")
 

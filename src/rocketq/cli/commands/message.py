@@ -42,7 +42,14 @@ def get(caller: Caller, message_id: str, topic: str | None) -> None:
 @click.option("--since", type=moment, metavar="MOMENT", help="Stored then or later: 15m, 2h, 2026-11-15T10:00, ...")
 @click.option("--until", type=moment, metavar="MOMENT", help="Stored then or earlier.")
 @click.option("--tag", "expression", default=ALL, show_default=True, help="With --since or --until: 'a || b'.")
-@click.option("--max", "count_max", type=click.IntRange(1, 10_000), default=64, show_default=True)
+@click.option(
+    "--max",
+    "count_max",
+    type=click.IntRange(1, 10_000),
+    default=64,
+    show_default=True,
+    help="Maximum number of messages.",
+)
 def query(
     caller: Caller,
     topic: str,
@@ -53,7 +60,7 @@ def query(
     expression: str,
     count_max: int,
 ) -> None:
-    """Find messages of TOPIC by key or by time, oldest first, one line each. Exit code 3 when there is none."""
+    """Find messages of TOPIC by key or time. Oldest first, one line each. Exit code 3 when there is none."""
     by_time = since is not None or until is not None
     if key is not None and unique_key is not None:
         raise click.UsageError("give --key or --unique-key")
@@ -80,6 +87,6 @@ def query(
 @click.option("-t", "--topic", help="Where it is; needed where ID is a unique key.")
 @click.option("--to-topic", help="Where to.  [default: the topic it was meant for at first]")
 def resend(caller: Caller, message_id: str, topic: str | None, to_topic: str | None) -> None:
-    """Send a copy of a message, with an id of its own; a dead letter goes back to the topic it came from."""
+    """Send a copy of a message. It gets a new id; a dead letter goes back to its original topic."""
     result = caller.run(lambda admin: admin.messages.resend(message_id, topic, to_topic=to_topic))
     caller.show(sent_json(result), sent_text(result))

@@ -38,7 +38,13 @@ class _Servant:
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A namesrv.conf.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when it serves.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
-@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="Least severe messages to log.",
+)
 def namesrv(
     host: str | None,
     port: int | None,

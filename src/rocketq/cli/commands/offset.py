@@ -23,7 +23,7 @@ def offset() -> None:
 @click.argument("group")
 @click.argument("topic")
 def get(caller: Caller, group: str, topic: str) -> None:
-    """Show what GROUP has committed for each queue of TOPIC; ? where it has committed nothing."""
+    """Show committed offsets of GROUP in TOPIC. ? means that nothing was committed for a queue."""
     found = caller.run(lambda admin: admin.offsets.get(group, topic))
     caller.show(offsets_json(group, topic, found), offsets_text(found))
 
@@ -35,7 +35,7 @@ def get(caller: Caller, group: str, topic: str) -> None:
 @click.argument("value", metavar="OFFSET", type=click.IntRange(0))
 @click.option("--queue", "queues", multiple=True, metavar="BROKER:ID", required=True, help="May be repeated.")
 def set_offset(caller: Caller, group: str, topic: str, value: int, queues: tuple[str, ...]) -> None:
-    """Commit OFFSET for GROUP, which must not be running: members would soon commit theirs again.
+    """Commit OFFSET for a stopped GROUP. Running members would overwrite it with their own offsets.
 
     `rocketq group reset` also moves members that run.
     """

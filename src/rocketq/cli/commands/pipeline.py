@@ -35,7 +35,7 @@ class Verbs(click.Group):
 
 @click.group(cls=Verbs)
 def pipeline() -> None:
-    """Pipelines on Spark: archive, replay, dead letters, traces, lag, verify.
+    """Run data pipelines on Spark.
 
     They need the extra rocketq[spark]. Java 17 or newer is used where it is found, otherwise the one that comes with
     the extra. Everything runs on this machine unless --master names a cluster.

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 )
 @runs_pipeline
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
-@click.option("--pattern", metavar="REGEX", help="Topics with such names, in place of TOPICs.")
-@click.option("--to", "target", required=True, metavar="DIR", help="The archive; made when it is not there.")
+@click.option("--pattern", metavar="REGEX", help="Topics whose names match this pattern, instead of TOPICs.")
+@click.option("--to", "target", required=True, metavar="DIR", help="The archive; created if it does not exist.")
 @click.option("--from-store", "stores", multiple=True, metavar="DIR", help="Read store files, ask no broker.")
 @click.option("--broker", help="With --from-store: the name of the broker whose store it is.")
 @click.option("--no-properties", is_flag=True, help="Leave the map of properties out: half the size, no replay.")
 @click.option("--no-compaction", is_flag=True, help="Leave small files as they are.")
-@click.option("--allow-loss", is_flag=True, help="Go on where messages have aged out since the last run.")
+@click.option("--allow-loss", is_flag=True, help="Continue if messages were deleted by retention since the last run.")
 @click.option("--compact", is_flag=True, help="Only put small files of each day together.")
 def archive(
     pipeline: Pipeline,
@@ -107,7 +107,7 @@ def _check(
 
 
 def _look(pipeline: Pipeline, stores: tuple[str, ...], archive: str | None) -> None:
-    """Before Spark is started: what is read is there."""
+    """Checked before Spark starts: the input exists."""
     from rocketq.spark.archive.folder import ArchiveFolder  # noqa: PLC0415 - loads pyarrow
     from rocketq.spark.commitlog_files import find_log_files  # noqa: PLC0415
 

@@ -43,11 +43,11 @@ class Pipeline:
 
     @property
     def source(self) -> dict[str, str]:
-        """Options of a read or write that say how brokers are reached."""
+        """Options of a read or write for the connection to brokers."""
         return {"nameServer": self.caller.name_servers, **self.options}
 
     def read_options(self, wanted: Mapping[str, str], *, streaming: bool = False) -> dict[str, str]:
-        """Options of a read, looked at before Spark is started."""
+        """Options of a read, checked before Spark starts."""
         options = {**wanted, **self.source}
         try:
             parse_source(options, streaming=streaming)
@@ -60,7 +60,7 @@ class Pipeline:
         return self.run_told(label, "tasks", lambda spark, _: work(spark))
 
     def run_told(self, label: str, unit: str, work: Callable[[SparkSession, Tell], _Result]) -> _Result:
-        """The same for work that tells how much of what unit is done."""
+        """The same for work that reports its progress and unit."""
         try:
             _require_spark()
             spark, ours = self._session(label)
@@ -167,7 +167,7 @@ def _spark_options(command: _Command) -> _Command:
 
 
 def out_option(what: str) -> Callable[[_Command], _Command]:
-    """Where rows are kept: Spark writes to a folder of its own making only."""
+    """The folder for rows; Spark writes only to a folder that it creates."""
     return click.option(
         "--out",
         metavar="DIR",
@@ -195,7 +195,7 @@ def write_report(report: Report, path: Path | None, *, quiet: bool) -> None:
 
 
 def told(error: Exception) -> RocketQError:
-    """One line of what Spark says at length: ours where Python raised it, else the first of Spark's own."""
+    """One line of a Spark error: ours where Python raised it, otherwise the first line of Spark's."""
     text = str(error)
     ours = _OURS.findall(text)
     if ours:

@@ -51,8 +51,10 @@ _LETTERS: Final = {
 @click.argument("groups", nargs=-1, metavar="[GROUP]...")
 @click.option("--since", type=moment, metavar="MOMENT", help="Dead since then: 15m, 2h, 1d, 2026-11-15T10:00.")
 @click.option("--until", type=moment, metavar="MOMENT", help="Dead before then.")
-@click.option("--error-property", "names", multiple=True, metavar="NAME", help="The property that tells the error.")
-@click.option("--letters", type=click.IntRange(0, 10_000), default=0, help="Also list so many, the newest first.")
+@click.option("--error-property", "names", multiple=True, metavar="NAME", help="The property that holds the error.")
+@click.option(
+    "--letters", type=click.IntRange(0, 10_000), default=0, help="Also list this many messages, newest first."
+)
 @out_option("dead letters")
 @report_option
 def dlq(

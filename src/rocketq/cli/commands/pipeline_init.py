@@ -41,7 +41,7 @@ def init(folder: Path, namesrv: str, options_file: Path | None, as_json: bool) -
 
     try:
         if options_file is not None:
-            read_options_file(options_file)  # a slip is told now, not by the first run
+            read_options_file(options_file)  # a mistake is reported here, not by the first run
         made = make_project(folder, namesrv, options_file)
     except RocketQError as error:
         click.echo(f"{click.get_current_context().command_path}: {error}", err=True)

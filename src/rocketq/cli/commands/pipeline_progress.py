@@ -32,7 +32,7 @@ def bar_text(label: str, done: int, total: int, unit: str = "tasks") -> str:
 
 @contextmanager
 def shown_progress(spark: SparkSession, label: str, unit: str, *, shown: bool) -> Iterator[Tell]:
-    """A bar, only on a terminal. It shows what it is told; until then, the tasks of Spark."""
+    """A progress bar, only on a terminal. It shows reported progress, and Spark's tasks before the first report."""
     told: list[tuple[int, int]] = []
     if not shown or not sys.stderr.isatty():
         yield lambda done, total: None
@@ -58,7 +58,7 @@ def shown_progress(spark: SparkSession, label: str, unit: str, *, shown: bool) -
 
 
 class _Tasks:
-    """Of stages that run now, and of those that ran since the beginning. Spark Connect does not tell."""
+    """Of running stages and of those finished since the start. Spark Connect does not report them."""
 
     def __init__(self, spark: SparkSession) -> None:
         context = None if "connect" in type(spark).__module__ else spark.sparkContext

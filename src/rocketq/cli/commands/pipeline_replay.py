@@ -42,7 +42,7 @@ _PLAN: Final = {"topic": "TO TOPIC", "tags": "TAG", "messages": "MESSAGES", "bod
 @click.option("--tag", "tags", multiple=True, help="Of this tag; may be repeated.")
 @click.option("--key", "keys", multiple=True, help="With this key; may be repeated.")
 @click.option("--where", metavar="SQL", help="A condition of Spark SQL on the columns of a message.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of messages.")
 @click.option("--rate", type=FiniteRange(0, min_open=True), help="Messages per second.  [default: no limit]")
 @click.option("--dry-run", is_flag=True, help="Count what would be sent, by topic and tag; send nothing.")
 @click.option("--checkpoint", metavar="DIR", help="Only what is new since the last replay with this checkpoint.")

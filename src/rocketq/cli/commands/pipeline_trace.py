@@ -42,8 +42,8 @@ _LATENCY: Final = {
 )
 @runs_pipeline
 @click.option("--topic", default=TRACE_TOPIC, show_default=True, help="Where clients write their traces to.")
-@click.option("--of", "topics", multiple=True, metavar="TOPIC", help="Messages of this topic alone; may be repeated.")
-@click.option("--group", "groups", multiple=True, help="Consumers of this group alone; may be repeated.")
+@click.option("--of", "topics", multiple=True, metavar="TOPIC", help="Only messages of this topic; may be repeated.")
+@click.option("--group", "groups", multiple=True, help="Only consumers of this group; may be repeated.")
 @click.option("--since", type=moment, metavar="MOMENT", help="Sent since then: 15m, 2h, 1d, 2026-11-15T10:00.")
 @click.option("--retries", is_flag=True, help="Count consumptions after the first too.")
 @out_option("spans")
@@ -58,7 +58,7 @@ def trace(
     out: str | None,
     report: Path | None,
 ) -> None:
-    """Show percentiles from send to consumption, and how many messages nobody consumed.
+    """Show percentiles from send to consumption, and the number of unconsumed messages.
 
     Producers and consumers write traces where it is switched on (trace=True), to brokers that allow it
     (traceTopicEnable=true). Latencies of delayed messages contain their delay and have rows of their own.

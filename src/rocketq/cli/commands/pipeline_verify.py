@@ -1,4 +1,4 @@
-"""`rocketq pipeline verify`: a whole store, checked by many at once."""
+"""`rocketq pipeline verify`: a whole store, checked by many tasks in parallel."""
 
 from __future__ import annotations
 

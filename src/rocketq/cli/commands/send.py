@@ -71,7 +71,7 @@ async def _send(
 
 
 def _lines() -> Iterator[bytes]:
-    """One at a time, so that a pipe may go on for as long as it likes."""
+    """One at a time, so that an endless pipe works."""
     for line in sys.stdin.buffer:
         if stripped := line.rstrip(b"\r\n"):
             yield stripped

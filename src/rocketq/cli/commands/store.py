@@ -1,4 +1,4 @@
-"""`rocketq store`: look at store directories without a broker."""
+"""`rocketq store`: check store directories without a broker."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def store() -> None:
 @click.option(
     "--index-slots",
     type=click.IntRange(min=1),
-    help="maxHashSlotNum of the index files, when it cannot be told from them.",
+    help="maxHashSlotNum of the index files, if it cannot be derived from them.",
 )
 @click.option(
     "--index-units",
     type=click.IntRange(min=2),
-    help="maxIndexNum of the index files, when it cannot be told from them.",
+    help="maxIndexNum of the index files, if it cannot be derived from them.",
 )
 @click.option("--delay-levels", default=DEFAULT_DELAY_LEVELS, help="messageDelayLevel, when it is not the default.")
 def check(
@@ -50,9 +50,9 @@ def check(
     index_units: int | None,
     delay_levels: str,
 ) -> None:
-    """Verify every record, CRC, queue entry, index entry and the checkpoint of DIRECTORY. Nothing is changed.
+    """Verify a store DIRECTORY. Checks each record, queue entry and index entry; changes nothing.
 
-    Works on directories of RocketQ and of Apache RocketMQ. "repair" findings are what the next opening mends by itself,
+    Works on directories of RocketQ and of Apache RocketMQ. "repair" findings are fixed by the next start,
     as after a crash. Exit codes: 0 sound, 1 damaged, 2 wrong usage, 3 no such store.
     """
     if (index_slots is None) != (index_units is None):

@@ -33,8 +33,8 @@ from rocketq.client.follow import Follower
     help="earliest, latest, or a moment: 15m, 2h, 2026-11-15T10:00, milliseconds.",
 )
 @click.option("--tag", "expression", default=ALL, show_default=True, help="Only these: 'a || b'.")
-@click.option("--count", type=click.IntRange(1), help="End after so many messages.")
-@click.option("--for", "seconds", type=FiniteRange(0), help="End after so many seconds.")
+@click.option("--count", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option("--for", "seconds", type=FiniteRange(0), help="Stop after this many seconds.")
 @click.option("--follow/--no-follow", default=True, help="Wait for messages to come, or end where the topic ends.")
 def tail(
     caller: Caller,
@@ -45,7 +45,7 @@ def tail(
     seconds: float | None,
     follow: bool,
 ) -> None:
-    """Print messages of TOPIC as they come, one line each, until Ctrl-C. Nothing is consumed: no group is involved."""
+    """Print messages of TOPIC as they arrive. One line each, until Ctrl-C. No offset is committed."""
     begin = parse_start(start)
 
     async def watch(admin: AsyncAdmin) -> None:

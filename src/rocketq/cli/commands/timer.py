@@ -20,7 +20,7 @@ def timer() -> None:
 @calls_cluster
 @click.option("--topic", help="For this topic only.")
 def list_waiting(caller: Caller, topic: str | None) -> None:
-    """Show messages that are not due yet, the next one first, with the handle that takes each back."""
+    """Show messages that are not due yet. The next one comes first, with the handle that recalls it."""
     found = caller.run(lambda admin: admin.timers.list(topic))
     caller.show([_json(one) for one in found], _text(found))
 
@@ -29,7 +29,7 @@ def list_waiting(caller: Caller, topic: str | None) -> None:
 @calls_cluster
 @click.argument("handle")
 def cancel(caller: Caller, handle: str) -> None:
-    """Take back the message of this HANDLE: it will not be delivered."""
+    """Recall the message of HANDLE. It will not be delivered."""
     done = caller.run(lambda admin: admin.timers.cancel(handle))
     value = {"topic": done.topic, "message_id": done.unique_key, "broker": done.broker_name}
     caller.show(value, f"{done.unique_key} of {done.topic} will not be delivered")

@@ -1,4 +1,4 @@
-"""`rocketq topic`: make, list, look at and delete topics."""
+"""`rocketq topic`: create, list, show and delete topics."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ def topic() -> None:
 @click.option("--queues", type=click.IntRange(1, 65535), default=QUEUES, show_default=True, help="On each broker.")
 @click.option("--read-queues", type=click.IntRange(0, 65535), help="Other than --queues.")
 @click.option("--write-queues", type=click.IntRange(0, 65535), help="Other than --queues.")
-@click.option("--perm", type=click.Choice(list(_PERMS)), default="rw", show_default=True)
+@click.option(
+    "--perm", type=click.Choice(list(_PERMS)), default="rw", show_default=True, help="Permission for clients."
+)
 @click.option("--order", is_flag=True, help="Keep its queues fixed: messages of one key stay in one queue.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Of 5.x; may be repeated.")
-@click.option("--cluster", help="On the masters of this cluster alone.")
-@click.option("--broker", metavar="NAME|HOST:PORT", help="On this broker alone.")
+@click.option("--cluster", help="Only on the masters of this cluster.")
+@click.option("--broker", metavar="NAME|HOST:PORT", help="Only on this broker.")
 def create(caller: Caller, perm: str, attributes: tuple[str, ...], **given: Any) -> None:
-    """Make TOPIC on every broker, or change it where it exists."""
+    """Create or change TOPIC on every broker."""
     if bad := [text for text in attributes if "=" not in text]:
         raise click.BadParameter(f"{bad[0]!r} is not NAME=VALUE", param_hint="--attribute")
     name = given.pop("topic")
@@ -63,7 +65,7 @@ def list_topics(caller: Caller, everything: bool, cluster: str | None) -> None:
 @calls_cluster
 @click.argument("topic")
 def show(caller: Caller, topic: str) -> None:
-    """Show where TOPIC is, how many queues it has there, and who consumes it."""
+    """Show brokers, queues and groups of TOPIC."""
 
     async def ask(admin: AsyncAdmin) -> tuple[TopicRoute, tuple[str, ...]]:
         return await admin.topics.route(topic), await admin.topics.consumers(topic)
@@ -85,7 +87,7 @@ def show(caller: Caller, topic: str) -> None:
 @calls_cluster
 @click.argument("topic")
 def stats(caller: Caller, topic: str) -> None:
-    """Show first and next offset of every queue of TOPIC, and when the last message came."""
+    """Show offsets of each queue of TOPIC. The first and next offset, and the time of the last message."""
     found = caller.run(lambda admin: admin.topics.stats(topic))
     rows = _stats_rows(found)
     total = sum(row["messages"] for row in rows)
@@ -102,10 +104,10 @@ def stats(caller: Caller, topic: str) -> None:
 @topic.command(epilog=example("rocketq topic delete Orders --yes"))
 @calls_cluster
 @click.argument("topic")
-@click.option("--cluster", help="From this cluster alone.")
+@click.option("--cluster", help="Only from this cluster.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(caller: Caller, topic: str, cluster: str | None, yes: bool) -> None:
-    """Delete TOPIC from its brokers and from every NameServer. Its messages cannot be read any more."""
+    """Delete TOPIC and its messages. It is removed from its brokers and from every NameServer."""
     if not yes:
         click.confirm(f"Delete {topic} and its messages?", abort=True, err=True)
     brokers = caller.run(lambda admin: admin.topics.delete(topic, cluster=cluster))

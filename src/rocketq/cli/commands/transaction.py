@@ -19,7 +19,7 @@ def transaction() -> None:
 @click.option("--group", help="Of this producer group only.")
 @click.option("--topic", help="For this topic only.")
 def list_open(caller: Caller, group: str | None, topic: str | None) -> None:
-    """Show half messages that are neither committed nor rolled back, with how often producers were asked."""
+    """Show undecided half messages. They are neither committed nor rolled back; the number of checks is listed."""
     found = [
         half
         for half in caller.run(lambda admin: admin.transactions.list())

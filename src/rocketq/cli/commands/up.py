@@ -144,7 +144,7 @@ class BrokerProcess:
 
 
 class Fleet:
-    """NameServer here, each broker in a process of its own. When one of them dies, all is stopped."""
+    """A NameServer in this process, each broker in a child process. If one of them ends, all are stopped."""
 
     def __init__(self, name_server: NameServer, brokers: list[BrokerProcess]) -> None:
         self._name_server = name_server
@@ -191,7 +191,7 @@ class Fleet:
 
 
 class ReplicaFleet(Fleet):
-    """The brokers are replicas of one: when one of them dies the others go on, and it is started again."""
+    """The brokers are replicas of one. If one ends, the others continue and it is restarted."""
 
     def __init__(self, name_server: NameServer, brokers: list[BrokerProcess], etcd: LocalEtcd) -> None:
         super().__init__(name_server, brokers)
@@ -240,17 +240,31 @@ class ReplicaFleet(Fleet):
         "rocketq up --set enablePropertyFilter=true --set mappedFileSizeCommitLog=67108864",
     )
 )
-@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), default=DATA_DIR, show_default=True)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DATA_DIR,
+    show_default=True,
+    help="The folder for messages and state.",
+)
 @click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")
 @click.option("--namesrv-port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="0: a free one.")
 @click.option("--broker-port", type=click.IntRange(0, 65534), help="0: a free one.  [default: 10911, or listenPort]")
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A broker.conf.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of broker.conf; may be repeated.")
-@click.option("--brokers", metavar="N|auto", help="So many brokers, each a process; auto is one per core.")
-@click.option("--replicas", type=click.IntRange(2, _REPLICAS_MAX), help="One broker as so many replicas, with an etcd.")
+@click.option("--brokers", metavar="N|auto", help="Number of brokers, each a process; auto: one per core.")
+@click.option(
+    "--replicas", type=click.IntRange(2, _REPLICAS_MAX), help="Number of replicas of one broker, with an etcd."
+)
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when all serve.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
-@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="Least severe messages to log.",
+)
 def up(
     data_dir: Path,
     host: str | None,
@@ -264,7 +278,7 @@ def up(
     log_file: Path | None,
     log_level: str,
 ) -> None:
-    """Run a NameServer and a broker until Ctrl-C or SIGTERM; messages are kept in the data directory."""
+    """Run a NameServer and a broker. They stop on Ctrl-C or SIGTERM; messages are kept in the data directory."""
     try:
         set_up_logs(log_level, log_file)
         if brokers is not None and replicas is not None:
@@ -309,7 +323,7 @@ def up(
 
 
 def _check_settings(config_file: Path | None, data_dir: Path, changes: Iterable[str]) -> dict[str, str]:
-    """What all brokers are told is checked here, once and before any of them starts."""
+    """Settings of all brokers are checked once, before any of them starts."""
     settings = gather_settings(config_file, data_dir / BROKER_NAME, parse_changes(changes))
     warn_of_unknown(settings)
     make_broker(settings, config_file)
@@ -323,7 +337,7 @@ def _name_server(data_dir: Path, host: str, port: int) -> NameServer:
 
 
 def _replica_options(count: int, etcd: LocalEtcd) -> list[str]:
-    """What makes brokers replicas of each other; --set may say otherwise."""
+    """The settings of replicas; --set overrides them."""
     settings = {
         "haProtocol": "fenced",
         "haControlStore": etcd.url,
@@ -341,7 +355,7 @@ def _count(brokers: str) -> int:
 
 
 def _require_ports(first: int, count: int) -> None:
-    """Said before anything else is looked for that may be missing."""
+    """Reported before other requirements are checked."""
     last = first + PORT_STEP * (count - 1)
     if first and not PORT_MIN <= first <= last <= PORT_MAX:
         raise ConfigError(

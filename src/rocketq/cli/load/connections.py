@@ -1,4 +1,4 @@
-"""Connections that keep so many requests in flight until they are told to stop."""
+"""Connections that keep a number of requests in flight until they are stopped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Run:
     latencies: Latencies = field(default_factory=Latencies)
     counting: bool = False
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by the first answer: the run begins then."""
+    """Set by the first answer, which starts the run."""
     lost: Callable[[Exception], None] = lambda error: None
 
 
@@ -52,7 +52,7 @@ class LoadConnection(asyncio.Protocol):
         self._send(self._run.in_flight)
 
     async def close(self) -> None:
-        """At once: what is not sent yet is not wanted any more."""
+        """Immediately: unsent requests are dropped."""
         self._closing = True
         if self._transport is not None:
             self._transport.abort()

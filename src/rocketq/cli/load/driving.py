@@ -44,7 +44,7 @@ class Plan:
 class Outcome:
     figures: Figures
     refusal: str
-    """What the first refusal said, where there was one."""
+    """The remark of the first rejection."""
     broken_off: str = ""
     """Why the run ended before its time: a broker went away, or gave its mastership to another."""
 
@@ -98,7 +98,7 @@ async def _connect(run: Run, addr: str, requests: list[bytes]) -> LoadConnection
 
 
 async def _first_answer(run: Run, failed: asyncio.Future[None]) -> None:
-    """Files that are made for the first message, and the like, are no part of what is measured."""
+    """One-time costs, such as files created for the first message, are not measured."""
     answered = asyncio.ensure_future(run.answered.wait())
     either: set[asyncio.Future[Any]] = {answered, failed}
     try:

@@ -25,7 +25,7 @@ class Latencies:
         self.max_us = max(self.max_us, us)
 
     def percentile_us(self, part: float) -> float:
-        """So many of all (0.99: all but one of a hundred) took no longer."""
+        """The latency that this share of requests did not exceed (0.99: all but one of a hundred)."""
         wanted, seen = part * self.count, 0
         for step, count in enumerate(self._counts):
             seen += count

@@ -25,7 +25,7 @@ def _cpu_seconds_of(pid: int) -> float:
     for task in (_PROC / str(pid) / "task").iterdir():
         try:
             total += int((task / "schedstat").read_text().split()[0])
-        except (FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended
             continue
     return total / 1e9
 
@@ -43,7 +43,7 @@ def listeners(addrs: set[str]) -> tuple[int, ...]:
 
 
 def _is_here(host: str) -> bool:
-    """Whether an address is one of this host's own: nobody can bind another."""
+    """Whether an address belongs to this host: only those can be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family) as probe:

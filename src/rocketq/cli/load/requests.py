@@ -1,4 +1,4 @@
-"""Requests, built before the clock starts; and answers, looked at only as far as they must be."""
+"""Requests, built before the clock starts, and answers, parsed only as far as needed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class QueueStretch:
 
 
 def send_requests(shape: SendShape, queue_ids: Sequence[int], count: int, born_ms: int, seed: int) -> list[bytes]:
-    """Frames of `count` sends, queues in turn; every message has a key of its own."""
+    """Frames of `count` sends, queues in turn; each message has a unique key."""
     return [_send(shape, queue_ids[number % len(queue_ids)], number, born_ms, seed) for number in range(count)]
 
 
@@ -96,7 +96,7 @@ def is_success(data: bytes | bytearray, at: int, stop: int) -> bool:
 
 
 def header_text(data: bytes | bytearray, at: int) -> str:
-    """For showing what a broker said."""
+    """Decodes a broker's answer for display."""
     header_bytes = _U32.unpack_from(data, at + 4)[0] & _FORM_MASK
     return bytes(data[at + 8 : at + 8 + min(header_bytes, 500)]).decode("utf-8", "replace")
 
