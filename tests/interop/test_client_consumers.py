@@ -15,6 +15,8 @@ from rocketq.client import AsyncPushConsumer
 from rocketq.testing.embedded import EmbeddedCluster
 from tests.contract.client.consuming import QUICK, Remembers, fill, numbers, send, until
 from tests.contract.client.delivery_scenes import SCENES, SETTINGS, Scene
+from tests.contract.client.outage_scenes import OUTAGES
+from tests.contract.client.outage_scenes import Scene as OutageScene
 
 from . import processes
 from .apache import ApacheBroker, ApacheNameServer, free_broker_port
@@ -50,6 +52,13 @@ def test_scenes_with_apache(addr: str, scene: Scene, monkeypatch: pytest.MonkeyP
     """Goal: the same suite, the same results."""
     name = f"{scene.__name__}-{next(_NUMBERS)}"[:60]
     asyncio.run(asyncio.wait_for(scene(addr, f"T-{name}", f"G-{name}", monkeypatch), 90))
+
+
+@pytest.mark.parametrize("scene", OUTAGES, ids=lambda scene: scene.__name__)
+def test_outages_with_apache(addr: str, scene: OutageScene) -> None:
+    """Goal: NameServers, brokers and locks fail in the same way, and clients recover."""
+    name = f"{scene.__name__}-{next(_NUMBERS)}"[:60]
+    asyncio.run(asyncio.wait_for(scene(addr, f"T-{name}", f"G-{name}"), 90))
 
 
 class JavaMember:

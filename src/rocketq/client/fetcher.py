@@ -368,7 +368,7 @@ class QueuePulling:
             except RocketQError as error:
                 self._complain(error)
                 if not isinstance(error, BrokerError) or error.code == ResponseCode.TOPIC_NOT_EXIST:
-                    self._ports.session.routes.forget(self.held.queue.topic)
+                    self._ports.session.routes.expire(self.held.queue.topic)
                 await asyncio.sleep(self._ports.config.retry_ms / 1000)
             except Exception:  # a user's filter failed, or a broker's answer is garbage: keep pulling
                 log.exception("group %s: pulling %s failed", self._ports.group, self.held.queue)

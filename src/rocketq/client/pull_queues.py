@@ -203,7 +203,7 @@ class PullQueues:
                 )
                 failed += 1
                 if not isinstance(error, BrokerError):
-                    self._ports.session.routes.forget(one.queue.topic)
+                    self._ports.session.routes.expire(one.queue.topic)
                 await asyncio.sleep(config.retry_ms / 1000)
             except Exception:  # a user's filter or store failed, or a broker's answer is garbage: keep pulling
                 log.exception("group %s: pulling %s failed", self._ports.group, one.queue)

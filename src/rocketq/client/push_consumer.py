@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
@@ -202,7 +203,9 @@ class PushEngine:
                     self.rebalancer.wake()
             except Exception:  # renewal continues after any failure
                 log.exception("group %s: renewing locks failed", self._group)
-            await asyncio.sleep(self._config.lock_interval_ms / 1000)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.lock_interval_ms / 1000):
+                    await self.queues.lock_lost.wait()
 
     async def _find_overdue(self, service: ConcurrentService) -> None:
         while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from rocketq.client.consume import ConcurrentService, OrderlyService
@@ -26,6 +27,14 @@ log = logging.getLogger(__name__)
 LOCK_TIMEOUT_MS: Final = 1_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockOutcome:
+    """Queues that brokers locked for this client, and those that they refused. The others' brokers did not answer."""
+
+    locked: frozenset[MessageQueue]
+    rejected: frozenset[MessageQueue]
+
+
 class QueueLocks:
     """Locks queues for one member of a group. Brokers expire a lock that is not renewed for a minute."""
 
@@ -33,14 +42,16 @@ class QueueLocks:
         self._session = session
         self._group = group
 
-    async def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
-        """Lock or renew; returns the queues that are locked for this client."""
+    async def lock(self, queues: Collection[MessageQueue]) -> LockOutcome:
+        """Lock or renew at the masters of these queues."""
         by_addr = await self._by_master(queues)
         calls = {addr: self._lock(addr, asked) for addr, asked in by_addr.items()}
         found = await outcomes(calls)
         for addr, error in found.failures.items():
             log.warning("group %s: no locks from %s: %s", self._group, addr, error)
-        return frozenset(queue for locked in found.results.values() for queue in locked)
+        locked = frozenset(queue for answer in found.results.values() for queue in answer)
+        answered = frozenset(queue for addr in found.results for queue in by_addr[addr])
+        return LockOutcome(locked=locked, rejected=answered - locked)
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         """Release locks; at an unreachable broker they expire."""
@@ -90,6 +101,8 @@ class PushQueues:
         self._owned: dict[MessageQueue, QueuePulling] = {}
         self._maybe_locked: set[MessageQueue] = set()
         """Queues that brokers may have locked for this client, owned or not: a rebalance may be cancelled anywhere."""
+        self.lock_lost = asyncio.Event()
+        """Set when a broker rejects the lock of an owned queue, which is then to be dropped."""
         self.service: ConcurrentService | OrderlyService
         """Set after construction, because the service also refers to these queues."""
         self._orderly = ports.config.orderly
@@ -140,13 +153,16 @@ class PushQueues:
         await pulling.stop()
         self._owned.pop(queue, None)
         self._ports.pulls.forget(queue)
+        if isinstance(pulling.held, OrderlyQueue) and pulling.held.lock_lost:
+            self._group_offsets.table.forget(queue)  # the offsets of its new owner count
+            return True
         await self._group_offsets.give_away(queue)
         await self._unlock([queue])
         return True
 
     async def _add(self, queues: list[MessageQueue]) -> bool:
         """A queue that is locked but cannot be started is unlocked, so that another member can start it."""
-        locked = await self._lock(queues) if self._locking else frozenset(queues)
+        locked = (await self._lock(queues)).locked if self._locking else frozenset(queues)
         added = False
         for queue in queues:
             if queue not in locked:
@@ -175,7 +191,7 @@ class PushQueues:
 
     # locks
 
-    async def _lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
+    async def _lock(self, queues: Collection[MessageQueue]) -> LockOutcome:
         self._maybe_locked.update(queues)
         return await self._locks.lock(queues)
 
@@ -185,35 +201,51 @@ class PushQueues:
             self._maybe_locked.difference_update(queues)
 
     async def renew_locks(self) -> bool:
-        """Renew the locks of all owned queues. False if one was lost: another member may have it, so it restarts."""
+        """Renew the locks of all owned queues. False if one is lost: drop_unlocked() drops it, since another member may
+        have it."""
         now_ms = self._now_ms()
-        queues = list(self._owned)
-        locked = await self._lock(queues)
+        outcome = await self._lock(list(self._owned))
         kept = True
-        for queue in queues:
-            held = self._owned[queue].held if queue in self._owned else None
+        for queue, pulling in list(self._owned.items()):
+            held = pulling.held
             if not isinstance(held, OrderlyQueue):
                 continue
-            if queue in locked:
-                stale = now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS
-                held.set_lock(not stale, now_ms)
-                kept = kept and not stale
+            if queue in outcome.rejected:
+                self._lose_lock(held)
+            elif queue in outcome.locked:
+                was_expired = now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS
+                held.set_lock(not held.lock_lost and not was_expired, now_ms)
+                kept = kept and not was_expired
+            kept = kept and not held.lock_lost
         return kept
 
     async def relock(self, held: OrderlyQueue) -> bool:
-        """Renew an expired lock. False if it may have expired at the broker too: the queue must restart."""
+        """Renew an expired lock. False if it is lost, or the broker does not answer."""
         now_ms = self._now_ms()
-        if now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS:
+        if held.lock_lost or now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS:
             return False
-        held.set_lock(held.queue in await self._lock([held.queue]), now_ms)
+        outcome = await self._lock([held.queue])
+        if held.queue in outcome.rejected:
+            self._lose_lock(held)
+        held.set_lock(held.queue in outcome.locked and not held.lock_lost, now_ms)
         return held.locked
 
+    def _lose_lock(self, held: OrderlyQueue) -> None:
+        """Another member has the lock: consume nothing more, not even messages that are held."""
+        if not held.lock_lost:
+            log.warning("group %s: the lock of %s is held by another member", self._ports.group, held.queue)
+        held.set_lock(False, self._now_ms())
+        held.lock_lost = held.dropped = True
+        self._maybe_locked.discard(held.queue)
+        self.lock_lost.set()
+
     async def drop_unlocked(self) -> None:
-        """Drop queues whose locks expired; the next rebalance requests them again."""
+        """Drop queues whose locks are lost; the next rebalance requests them again."""
         now_ms = self._now_ms()
+        self.lock_lost.clear()
         for queue, pulling in list(self._owned.items()):
             held = pulling.held
-            if isinstance(held, OrderlyQueue) and now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS:
+            if isinstance(held, OrderlyQueue) and (held.lock_lost or now_ms - held.last_lock_ms > BROKER_LOCK_LIFE_MS):
                 await self.drop(queue)
 
     # moving

@@ -73,6 +73,12 @@ class RouteCache:
         if (kept := self._kept.get(topic)) is not None:
             kept.due_ms, kept.doubted = self._clock.monotonic_ms(), True
 
+    def assume(self, topic: str, route: TopicRoute) -> None:
+        """The route of a topic that a send has just created, until a NameServer answers with the real one."""
+        if topic not in self._kept:
+            now_ms = self._clock.monotonic_ms()
+            self._kept[topic] = _Kept(route, now_ms, now_ms)
+
     def forget(self, topic: str) -> None:
         self._kept.pop(topic, None)
 

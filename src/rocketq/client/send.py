@@ -15,11 +15,10 @@ from rocketq.client.core.routes import MASTER_ID, FaultLatency, RoundRobin, from
 from rocketq.client.core.send_flow import (
     SEND_STATUSES,
     Accepted,
-    Attempt,
     RetryPolicy,
+    SendFlow,
     SendResult,
     accepted,
-    failure,
     send_result,
 )
 from rocketq.client.errors import NoQueueError
@@ -50,6 +49,12 @@ class Target:
     route: TopicRoute
     queues: tuple[MessageQueue, ...]
     masters: Mapping[str, str]
+    is_assumed: bool = False
+    """Whether the topic does not exist yet, and the route is that of the template topic."""
+
+
+_ONE_ATTEMPT: Final = RetryPolicy(attempts_max=1)
+_NO_BROKERS: Final[Mapping[str, str]] = {}
 
 
 class SendPath:
@@ -88,41 +93,7 @@ class SendPath:
 
         Errors that no retry can help are raised as they are; SendFailedError has all attempts.
         """
-        start_ms = self._clock.monotonic_ms()
-        attempts: list[Attempt] = []
-        unsure: Accepted | None = None
-        failed_broker: str | None = None
-        policy, left_ms = self._policy, timeout_ms
-        for attempt in range(1, policy.attempts_max + 1):
-            target = self._known(topic) or await self._target(topic, left_ms)
-            now_ms = self._clock.monotonic_ms() if self._faults is not None else 0
-            queue = self._choice.choose(target.queues, failed_broker, now_ms)
-            if queue.broker_name == failed_broker:
-                await asyncio.sleep(min(policy.pause_ms(attempt), left_ms) / 1000)  # it is the only broker
-            left_ms = timeout_ms - (self._clock.monotonic_ms() - start_ms)
-            if left_ms <= 0:
-                break
-            failed_broker = queue.broker_name
-            try:
-                answer = await self._try(target, queue, outgoing, policy.timeout_ms(attempt, left_ms), code)
-            except RocketQError as error:
-                if not policy.is_retriable(error):
-                    if unsure is not None:
-                        return unsure
-                    raise
-                attempts.append((queue.broker_name, error))
-                self._session.routes.expire(topic)
-            else:
-                if policy.is_final(SEND_STATUSES[answer.code]):
-                    return answer
-                unsure = answer
-            left_ms = timeout_ms - (self._clock.monotonic_ms() - start_ms)
-            if left_ms <= 0:
-                break
-        if unsure is not None:
-            return unsure
-        elapsed_ms = self._clock.monotonic_ms() - start_ms
-        raise failure(topic, attempts, elapsed_ms, timeout_ms) from (attempts[-1][1] if attempts else None)
+        return await self._send(topic, None, outgoing, timeout_ms, code)
 
     async def to_queue(
         self,
@@ -131,15 +102,51 @@ class SendPath:
         timeout_ms: int,
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
     ) -> Accepted:
-        """Send to this queue, in one attempt."""
-        start_ms = self._clock.monotonic_ms()
-        target = self._known(queue.topic) or await self._target(queue.topic, timeout_ms)
-        left_ms = max(1, timeout_ms - (self._clock.monotonic_ms() - start_ms))
-        try:
-            return await self._try(target, queue, outgoing, left_ms, code)
-        except RocketQError:
-            self._session.routes.expire(queue.topic)
-            raise
+        """Send to this queue, once; repeated only while the request cannot be sent."""
+        return await self._send(queue.topic, queue, outgoing, timeout_ms, code)
+
+    async def _send(
+        self, topic: str, fixed: MessageQueue | None, outgoing: Outgoing, timeout_ms: int, code: RequestCode
+    ) -> Accepted:
+        """The asyncio driver of SendFlow, which is made at the first failure."""
+        start_ms = now_ms = self._clock.monotonic_ms()
+        policy, left_ms = self._policy if fixed is None else _ONE_ATTEMPT, timeout_ms
+        flow: SendFlow | None = None
+        while True:
+            broker_name, brokers = "", _NO_BROKERS
+            answer: Accepted | None = None
+            failed: RocketQError
+            try:
+                target = self._known(topic) or await self._target(topic, left_ms)
+            except RocketQError as error:
+                if flow is None and not isinstance(error, NoQueueError):
+                    raise
+                failed = error
+            else:
+                queue = fixed or self._choice.choose(target.queues, flow.failed_broker if flow else None, now_ms)
+                broker_name, brokers = queue.broker_name, target.masters
+                left_ms = max(1, timeout_ms - (self._clock.monotonic_ms() - start_ms))
+                attempt_ms = policy.timeout_ms(flow.number if flow else 1, left_ms)
+                try:
+                    answer = await self._try(target, queue, outgoing, attempt_ms, code)
+                    if policy.is_final(SEND_STATUSES[answer.code]):
+                        if target.is_assumed:
+                            self._session.routes.assume(topic, target.route)
+                        return answer
+                except RocketQError as error:
+                    failed = error
+            now_ms = self._clock.monotonic_ms()
+            flow = flow or SendFlow(topic, policy, start_ms, timeout_ms, raise_last=fixed is not None)
+            if answer is not None:
+                pause_ms = flow.not_confirmed(broker_name, answer, now_ms, brokers)
+            else:
+                self._session.routes.expire(topic)
+                pause_ms = flow.failed(broker_name, failed, now_ms, brokers)
+            if pause_ms is None:
+                assert flow.unconfirmed is not None
+                return flow.unconfirmed
+            await asyncio.sleep(pause_ms / 1000)
+            left_ms = flow.left_ms(self._clock.monotonic_ms())
 
     async def oneway(self, topic: str, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int) -> None:
         """Returns when the message is written to the network; there is no answer."""
@@ -170,17 +177,17 @@ class SendPath:
         return target
 
     async def _target(self, topic: str, timeout_ms: int) -> Target:
-        route = await self._route_by(topic, timeout_ms)
+        route, is_assumed = await self._route_by(topic, timeout_ms)
         target = self._targets.get(topic)
         if target is None or target.route is not route:
             masters = {one.broker_name: one.addrs[MASTER_ID] for one in route.brokers if MASTER_ID in one.addrs}
-            target = self._targets[topic] = Target(route, publish_queues(topic, route), masters)
+            target = self._targets[topic] = Target(route, publish_queues(topic, route), masters, is_assumed)
         if not target.queues:
             self._session.routes.expire(topic)
             raise NoQueueError(topic, "it has no writable queue")
         return target
 
-    async def _route_by(self, topic: str, timeout_ms: int) -> TopicRoute:
+    async def _route_by(self, topic: str, timeout_ms: int) -> tuple[TopicRoute, bool]:
         timeout_ms = max(1, timeout_ms)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -189,16 +196,16 @@ class SendPath:
             addrs = ";".join(self._session.name_servers.addrs)
             raise RequestTimeoutError(addrs, RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout_ms) from None
 
-    async def _route(self, topic: str) -> TopicRoute:
-        """For a topic that does not exist: the route it will have once a broker stores its first message."""
+    async def _route(self, topic: str) -> tuple[TopicRoute, bool]:
+        """For a topic that does not exist, an assumed route: the one it will have after its first message."""
         try:
-            return await self._session.routes.get(topic)
+            return await self._session.routes.get(topic), False
         except TopicNotFound as unknown:
             try:
                 template = await self._session.routes.get(self._template_topic)
             except TopicNotFound:
                 raise unknown from None
-            return from_template(template, self._new_topic_queues)
+            return from_template(template, self._new_topic_queues), True
 
     async def _watched(
         self, target: Target, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, code: RequestCode

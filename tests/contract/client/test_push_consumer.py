@@ -685,9 +685,9 @@ async def test_locks_are_renewed_as_long_as_a_member_lives_and_given_back_when_i
             consumer.subscribe(topic)
             await listener.until(8)
             for _ in range(12):
-                assert await locks.lock(queues) == frozenset()
+                assert (await locks.lock(queues)).locked == frozenset()
                 await asyncio.sleep(0.3)
-        assert await locks.lock(queues) == frozenset(queues)
+        assert (await locks.lock(queues)).locked == frozenset(queues)
         await locks.unlock(queues)
 
 
@@ -714,7 +714,7 @@ async def test_a_lock_that_somebody_else_got_meanwhile_stops_a_queue_until_it_is
             broker = cluster.brokers[0].parts.groups.locks
             for queue in queues:
                 broker.unlock(group, consumer.session.client_id, [queue])
-            assert await locks.lock(queues) == frozenset(queues)
+            assert (await locks.lock(queues)).locked == frozenset(queues)
             await send(addr, topic, range(8, 16))
             await asyncio.sleep(1)
             assert set(listener.bodies) == numbers(0, 8)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 
-from rocketq.client.core.send_flow import RetryPolicy, SendStatus, client_code, failure
+from rocketq.client.core.send_flow import Accepted, RetryPolicy, SendFlow, SendStatus, client_code, failure
 from rocketq.client.errors import MessageInvalidError, NoQueueError, SendFailedError, SendTimeoutError
 from rocketq.errors import (
     ConnectionClosedError,
@@ -13,8 +15,9 @@ from rocketq.errors import (
     RocketQError,
     UnreachableError,
 )
+from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import AclDenied, failure_of
+from rocketq.protocol.failures import AclDenied, BrokerError, failure_of
 
 
 def answered(code: int, remark: str = "") -> RocketQError:
@@ -99,3 +102,38 @@ def test_the_failure_tells_of_all_tries() -> None:
     late = failure("T", attempts[:1], 3_000, 3_000)
     assert isinstance(late, SendTimeoutError)
     assert failure("T", [], 3_000, 3_000).code == 10002
+
+
+def test_requests_that_were_not_sent_are_repeated_until_the_timeout() -> None:
+    """Goal: a failover costs a send time, not attempts; pauses grow to a second."""
+    flow, now_ms, pauses = SendFlow("T", RetryPolicy(attempts_max=2), 0, 5_000), 0, list[int]()
+    errors = cycle([UnreachableError("b:1", "refused"), NoQueueError("T", "no master")])
+    while now_ms < 5_000:
+        pause_ms = flow.failed("b", next(errors), now_ms, {"b": "b:1"})
+        assert pause_ms is not None
+        pauses.append(pause_ms)
+        now_ms += pause_ms
+    with pytest.raises(SendTimeoutError) as caught:
+        flow.failed("b", next(errors), now_ms, {"b": "b:1"})
+    assert pauses[:6] == [50, 100, 200, 400, 800, 1_000]
+    assert now_ms == sum(pauses) == 5_000
+    assert len(caught.value.attempts) == len(pauses) + 1
+
+
+def test_another_broker_is_tried_without_a_pause_and_each_again_after_one() -> None:
+    flow = SendFlow("T", RetryPolicy(attempts_max=3), 0, 3_000)
+    lost = ConnectionClosedError("a:1", "closed")
+    assert flow.failed("a", lost, 0, {"a": "", "b": ""}) == 0
+    assert flow.failed_broker == "a"
+    assert flow.failed("b", lost, 0, {"a": "", "b": ""}) == 50
+    with pytest.raises(SendFailedError) as caught:
+        flow.failed("a", lost, 50, {"a": "", "b": ""})
+    assert [name for name, _ in caught.value.attempts] == ["a", "b", "a"]
+
+
+def test_an_unconfirmed_answer_is_better_than_the_error_after_it() -> None:
+    flow = SendFlow("T", RetryPolicy(attempts_max=3, when_not_stored_ok=True), 0, 3_000)
+    answer = Accepted(10, {}, MessageQueue(topic="T", broker_name="a", queue_id=0), 7)
+    assert flow.not_confirmed("a", answer, 0, {"a": "", "b": ""}) == 0
+    assert flow.failed("b", BrokerError(13, "illegal"), 0, {"a": "", "b": ""}) is None
+    assert flow.unconfirmed is answer

@@ -6,14 +6,14 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rocketq.client.blocking.client import BlockingClient, RequestPipeline
 from rocketq.client.core.messages import Outgoing
 from rocketq.client.core.requests import SendTemplate
 from rocketq.client.core.routes import MASTER_ID, RoundRobin, from_template, publish_queues
-from rocketq.client.core.send_flow import SEND_STATUSES, Accepted, Attempt, RetryPolicy, accepted, failure
+from rocketq.client.core.send_flow import PAUSE_MS_MAX, SEND_STATUSES, Accepted, RetryPolicy, SendFlow, accepted
 from rocketq.client.errors import NoQueueError
 from rocketq.errors import RocketQError, UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -28,7 +28,6 @@ from rocketq.protocol.names import AUTO_CREATE_TOPIC
 from rocketq.protocol.requests import make_request
 
 NEW_TOPIC_QUEUES: Final = 4
-PAUSE_MS_MAX: Final = 2_000
 SINGLES_PER_SEND: Final = 16
 """This many single-message requests count as one batch request."""
 
@@ -48,7 +47,10 @@ class OutboundBatch:
     queue: MessageQueue | None = None
     origin: Any = None
     """Data of the caller."""
-    attempts: list[Attempt] = field(default_factory=list)
+    flow: SendFlow | None = None
+    """The attempts so far; None before the first failure."""
+    pause_ms: int = 0
+    """Before the next attempt."""
     tried: MessageQueue | None = None
     start_s: float = 0.0
 
@@ -136,8 +138,8 @@ class BatchSender:
         """One step: a retry that is due, or the next result of a request."""
         if self._again and not (self._again[0].queue is not None and self._flying[self._again[0].queue]):
             outbound = self._again.popleft()
-            if outbound.attempts:
-                self._wait_for(outbound)
+            if outbound.pause_ms:
+                self._pause(outbound.pause_ms / 1000)
             self._post(outbound)
             return
         if not len(self._line):
@@ -171,27 +173,20 @@ class BatchSender:
                     self._held[each.queue] += 1
                 self._again.appendleft(each)
             return
-        if not self._policy.is_retriable(error):
-            raise error
-        outbound.attempts.append((outbound.tried.broker_name if outbound.tried is not None else "", error))
+        now_ms = round(time.monotonic() * 1000)
+        if outbound.flow is None:
+            outbound.flow = SendFlow(outbound.topic, self._policy, round(outbound.start_s * 1000), None)
+        tried = outbound.tried.broker_name if outbound.tried is not None else ""
+        target = self._targets.get(outbound.topic)
+        others = target.masters if target is not None and outbound.queue is None else ()
+        outbound.pause_ms = outbound.flow.failed(tried, error, now_ms, others) or 0
         self._client.forget_routes()
         self._targets.clear()
-        if len(outbound.attempts) >= self._policy.attempts_max:
-            elapsed_ms = round((time.monotonic() - outbound.start_s) * 1000)
-            raise failure(outbound.topic, outbound.attempts, elapsed_ms, 1 << 62) from None
         self._again.append(outbound)
-
-    def _wait_for(self, outbound: OutboundBatch) -> None:
-        """Retry on another broker without a pause, on the same one after a pause."""
-        tried = outbound.attempts[-1][0]
-        target = self._targets.get(outbound.topic)
-        others = target is not None and any(queue.broker_name != tried for queue in target.queues)
-        if outbound.queue is not None or not others or len(outbound.attempts) > 1:
-            self._pause(min(PAUSE_MS_MAX, self._policy.pause_ms(len(outbound.attempts) + 1)) / 1000)
 
     def _post(self, outbound: OutboundBatch) -> None:
         """Send it, or queue it for a retry."""
-        failed_broker = outbound.attempts[-1][0] if outbound.attempts else None
+        failed_broker = outbound.flow.failed_broker if outbound.flow is not None else None
         try:
             target = self._target(outbound.topic)
             queue = outbound.queue or self._choice.choose(target.queues, failed_broker)

@@ -127,6 +127,8 @@ class OrderlyQueue(ProcessQueue):
     def __init__(self, queue: MessageQueue, now_ms: int) -> None:
         super().__init__(queue, now_ms)
         self.locked = False
+        self.lock_lost = False
+        """A broker has rejected the lock: another member has it, and the queue must be dropped."""
         self.last_lock_ms = 0
         self.unlock_attempts = 0
         self._taken: OrderedDict[int, StoredMessage] = OrderedDict()

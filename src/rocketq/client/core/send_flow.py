@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from rocketq.client.core.messages import Message
 from rocketq.client.errors import NoQueueError, ReplyTimeoutError, SendFailedError, SendTimeoutError, TooManySendsError
-from rocketq.errors import RemoteProtocolError, RemotingError, RequestTimeoutError, RocketQError
+from rocketq.errors import RemoteProtocolError, RemotingError, RequestTimeoutError, RocketQError, UnreachableError
 from rocketq.kernel.send_batch import SendResultFields
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
@@ -154,6 +154,10 @@ CONNECT_FAILED: Final = 10001
 TIMED_OUT: Final = 10002
 NO_BROKER: Final = 10003
 
+PAUSE_MS_MAX: Final = 1_000
+NOT_SENT: Final = (UnreachableError, NoQueueError)
+"""Failures after which the broker certainly has not stored the message."""
+
 Attempt = tuple[str, RocketQError]
 """The broker's name, empty if none was found, and the error."""
 
@@ -191,9 +195,81 @@ class RetryPolicy:
         return min(left_ms, self.attempt_timeout_ms)
 
 
-def failure(topic: str, attempts: Sequence[Attempt], elapsed_ms: int, timeout_ms: int) -> SendFailedError:
+class SendFlow:
+    """The attempts of one send, from its first failure on: retry, pause, or give up. Pure: time is an argument.
+
+    A driver makes the attempts and reports each result here. Attempts whose request was certainly not sent (no queue,
+    no connection) do not count against `attempts_max` while there is a timeout: they are repeated until it expires,
+    with pauses that grow to PAUSE_MS_MAX, so that a send outlasts a failover.
+    """
+
+    def __init__(
+        self, topic: str, policy: RetryPolicy, start_ms: int, timeout_ms: int | None, *, raise_last: bool = False
+    ) -> None:
+        """With `raise_last` the last error is raised as it is, instead of a SendFailedError with all of them."""
+        self.attempts: list[Attempt] = []
+        self.failed_broker: str | None = None
+        """The broker of the last attempt: the next one prefers another."""
+        self.unconfirmed: Accepted | None = None
+        """The last answer that the policy does not accept, returned if no other attempt succeeds."""
+        self._topic = topic
+        self._policy = policy
+        self._start_ms = start_ms
+        self._timeout_ms = timeout_ms
+        self._raise_last = raise_last
+        self._counted = self._pauses = 0
+        self._tried: set[str] = set()
+
+    @property
+    def number(self) -> int:
+        """The number of the next attempt, from 1 on."""
+        return self._counted + 1
+
+    def left_ms(self, now_ms: int) -> int:
+        return max(1, self._start_ms + self._timeout_ms - now_ms) if self._timeout_ms is not None else PAUSE_MS_MAX
+
+    def not_confirmed(self, broker_name: str, answer: Accepted, now_ms: int, brokers: Collection[str]) -> int | None:
+        """As `failed`, after an answer that the policy does not accept as final."""
+        self.unconfirmed = answer
+        self._counted += 1
+        return self._next(broker_name, now_ms, brokers)
+
+    def failed(self, broker_name: str, error: RocketQError, now_ms: int, brokers: Collection[str] = ()) -> int | None:
+        """The pause in ms before the next attempt, given the brokers of the route; None if `unconfirmed` is the result.
+
+        Raises the error if no retry can help, else SendFailedError or SendTimeoutError after the last attempt.
+        """
+        if not self._policy.is_retriable(error):
+            if self.unconfirmed is not None:
+                return None
+            raise error
+        self.attempts.append((broker_name, error))
+        if self._timeout_ms is None or not isinstance(error, NOT_SENT):
+            self._counted += 1
+        pause_ms = self._next(broker_name, now_ms, brokers)
+        if pause_ms is None and self.unconfirmed is None:
+            if self._raise_last:
+                raise error
+            raise failure(self._topic, self.attempts, now_ms - self._start_ms, self._timeout_ms) from error
+        return pause_ms
+
+    def _next(self, broker_name: str, now_ms: int, brokers: Collection[str]) -> int | None:
+        self.failed_broker = broker_name or self.failed_broker
+        self._tried.add(broker_name)
+        left_ms = self.left_ms(now_ms)
+        is_expired = self._timeout_ms is not None and now_ms - self._start_ms >= self._timeout_ms
+        if is_expired or self._counted >= self._policy.attempts_max:
+            return None
+        if any(name not in self._tried for name in brokers):
+            return 0
+        self._tried = {broker_name}
+        self._pauses += 1
+        return min(left_ms, PAUSE_MS_MAX, self._policy.pause_ms(self._pauses + 1))
+
+
+def failure(topic: str, attempts: Sequence[Attempt], elapsed_ms: int, timeout_ms: int | None) -> SendFailedError:
     """The error of a send after all its attempts."""
-    kind = SendTimeoutError if elapsed_ms >= timeout_ms else SendFailedError
+    kind = SendTimeoutError if timeout_ms is not None and elapsed_ms >= timeout_ms else SendFailedError
     return kind(topic, client_code(attempts[-1][1]) if attempts else TIMED_OUT, attempts, elapsed_ms)
 
 
