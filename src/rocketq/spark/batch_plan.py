@@ -49,7 +49,7 @@ def _plan(options: SourceOptions, narrowing: Narrowing, catalog: Catalog) -> lis
 
 
 def require_reached(start: Mapping[QueueKey, int], bounds: Bounds) -> None:
-    """A queue that ends before reading is to begin was made anew, or its offset is a slip: not just nothing to read."""
+    """A queue that ends before the start offset was recreated, or the offset is wrong: an error, not an empty read."""
     for queue, at in sorted(start.items()):
         if queue in bounds and at > bounds[queue][1]:
             raise DataLossError(
@@ -85,7 +85,7 @@ def _narrowed(
 
 
 def _through_index(slices: Sequence[QueueSlice], keys: frozenset[str], catalog: Catalog) -> list[Slices]:
-    """Only the messages that the index knows, a task for each broker; all slices of a broker that cannot tell."""
+    """Only the messages in the index, a task for each broker; all slices of a broker without a usable index."""
     by_broker: dict[tuple[str, str], list[QueueSlice]] = {}
     for part in slices:
         by_broker.setdefault((part.queue.topic, part.queue.broker_name), []).append(part)

@@ -19,7 +19,7 @@ from rocketq.protocol.names import NOT_FOR_CLIENTS, RETRY_PREFIX, Property, topi
 from rocketq.protocol.properties import PROPERTIES_BYTES_MAX
 
 SPARK_ORIGIN: Final = "SPARK_TX"
-"""The property that tells which row of a stream a message is: query/batch/partition/row."""
+"""The property that identifies a message's row in a stream: query/batch/partition/row."""
 LEFT_OUT: Final = frozenset(name.encode() for name in NOT_IN_COPIES | {SPARK_ORIGIN, Property.SHARDING_KEY}) - {
     Property.TAGS.encode(),
     Property.KEYS.encode(),
@@ -91,7 +91,7 @@ class Elements:
 
 
 class Rows(Sequence[Row]):
-    """Some rows of a batch, made one by one only when somebody asks."""
+    """Some rows of a batch, converted one by one on access."""
 
     def __init__(self, batch: pa.RecordBatch, first_ordinal: int, numbers: Sequence[int]) -> None:
         self._batch, self._first, self._numbers = batch, first_ordinal, numbers
@@ -113,7 +113,7 @@ class Lane:
     topic: str
     queue: MessageQueue | None = None
     is_single: bool = False
-    """One message a request, because it is delayed or its topic takes no batches."""
+    """One message per request, because it is delayed or its topic accepts no batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Spread:
 
 
 class Spreader:
-    """Finds each row's lane. `queues_of` says where messages of a topic may go."""
+    """Finds the lane of each row. `queues_of` returns the writable queues of a topic."""
 
     def __init__(self, topic: str | None, queues_of: Callable[[str], Sequence[MessageQueue]]) -> None:
         self._topic = topic

@@ -1,4 +1,4 @@
-"""Requests of the driver: asked again when nobody answers, as often as the options say, and told in our words."""
+"""Requests of the driver: retried as often as the options allow, with errors as SparkError."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PULLED: Final = (
 
 
 class BrokerCalls:
-    """One client and its patience."""
+    """One client and its retry limits."""
 
     def __init__(
         self, connection: Connection, fetching: Fetching, *, pause: Callable[[float], None] = time.sleep
@@ -70,12 +70,12 @@ class BrokerCalls:
             raise told_of(f"topic {topic} on {broker_name}", error) from None
 
     def pull(self, queue: QueueKey, offset: int, count_max: int, *, group: str | None = None) -> list[Record]:
-        """What is there from this offset on, at most so many; one try."""
+        """Messages from this offset, up to a maximum; one attempt."""
         return self._pull(queue, offset, count_max, group, "*", ExpressionType.TAG)
 
     def require_sql(self, queue: QueueKey) -> None:
-        """SparkError when the broker does not filter by conditions. It says so with the code of any failure, which
-        tasks would take for one that passes."""
+        """SparkError if the broker does not support SQL92 filters. It reports that with a general failure code, which
+        tasks would treat as temporary."""
         fetching = self._fetching
         try:
             self._pull(queue, 0, 1, None, fetching.expression, fetching.expression_type)

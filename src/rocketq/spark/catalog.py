@@ -30,7 +30,7 @@ _TOLD: Final = (ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 
 class Catalog:
-    """Asks again when a broker does not answer, as often as the options say."""
+    """Retries when a broker does not answer, as often as the options allow."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class Catalog:
     def queues(
         self, subscription: Subscription, *, known: Iterable[QueueKey] = (), missing_topics_pass: bool = False
     ) -> list[QueueKey]:
-        """All readable queues of what is subscribed to, sorted. A topic that is not there is an error, or passed.
+        """All readable queues of the subscribed topics, sorted. A missing topic is an error, or is skipped.
 
-        NameServers forget a topic when the last of its brokers goes. One of which queues are `known` is not there only
-        if one of their brokers is; otherwise it is away, and left out.
+        NameServers forget a topic when the last of its brokers goes. A topic with `known` queues counts as missing
+        only if one of their brokers is registered; otherwise it is unavailable and left out.
         """
         homes = _homes(known)
         return self._calls.patiently(lambda: sorted(self._queues(subscription, homes, missing_topics_pass)))
@@ -75,9 +75,9 @@ class Catalog:
         return self._calls.patiently(lambda: self._bounds(wanted))
 
     def reachable_bounds(self, queues: Iterable[QueueKey]) -> Bounds:
-        """Those of masters that answer; a broker that is away is told of in the log and left out.
+        """Those of masters that answer; an unavailable broker is logged and left out.
 
-        A slave is not asked: it may lag, and a queue that seems shorter than what was read of it counts as loss.
+        Slaves are not used: one may lag, and a queue shorter than the committed offset counts as data loss.
         """
         wanted: dict[str, list[QueueKey]] = {}
         for queue in queues:
@@ -112,7 +112,7 @@ class Catalog:
             self._calls.require_sql(queue)
 
     def commit(self, group: str, offsets: Mapping[QueueKey, int]) -> None:
-        """Tell every broker that can be reached how far a group is; AwayError names the queues that were not told."""
+        """Commit a group's offsets at each reachable broker; AwayError names the queues without a commit."""
         untold: dict[QueueKey, RocketQError] = {}
         away: dict[str, RocketQError] = {}
         for queue, offset in offsets.items():
@@ -170,7 +170,7 @@ class Catalog:
             raise SparkError(f"topic {topic} does not exist, or no broker that has it is there") from None
 
     def _registered(self) -> set[str]:
-        """The names of all brokers that are there."""
+        """The names of all registered brokers."""
         answer = self._calls.client.call_name_server(code=RequestCode.GET_BROKER_CLUSTER_INFO)
         return set(ClusterTable.decode(answer.body).brokers)
 
@@ -180,7 +180,7 @@ class Catalog:
         return sorted(name for name in names if re.fullmatch(pattern, name))
 
     def _has_master(self, topic: str, broker_name: str) -> bool:
-        """By a route as of now, when the one that is known says no."""
+        """Look up a fresh route if the known one fails."""
         client = self._calls.client
         try:
             if client.master(topic, broker_name) is None:
@@ -203,7 +203,7 @@ class Catalog:
             raise told_of(f"topic {topic} on {broker}", error) from None
         try:
             answer = self._calls.client.call(addr, TopicStatsRequest(topic=topic))
-        except TopicNotFound:  # said by the broker itself
+        except TopicNotFound:  # the broker's own answer
             return []
         except RocketQError as error:
             raise told_of(f"topic {topic} on {broker}", error) from None

@@ -70,17 +70,17 @@ class CommitLogReader(DataSourceReader):
         return [RangePartition(part) for part in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Spark makes up a partition of its own when there are none."""
+        """Spark creates an empty partition if there is none."""
         if not isinstance(partition, RangePartition):
             return iter(())
         return plain_rows(read_range(partition.part, self._options, self._schema, self._choice))
 
 
 class CommitLogPushdownReader(CommitLogReader):
-    """Rows of other topics, queues and times are passed without a column made of them, files too; where that is safe
-    or the user says it is (see PLANS_ARE_KEPT_APART).
+    """Rows and files of other topics, queues and times are skipped before columns are built, where that is safe or
+    the user allows it (see PLANS_ARE_KEPT_APART).
 
-    A class of its own: Spark refuses a reader that takes filters unless spark.sql.python.filterPushdown.enabled is set.
+    A separate class: Spark rejects a reader with filters unless spark.sql.python.filterPushdown.enabled is set.
     """
 
     @plainly
@@ -107,7 +107,7 @@ class CommitLogPushdownReader(CommitLogReader):
 def read_range(
     part: ByteRange, options: CommitLogOptions, schema: pa.Schema, choice: Choice
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task; a file that its broker deleted meanwhile is an error, or passed, as the options say."""
+    """The rows of one task; a file deleted by its broker is an error or is skipped, depending on the options."""
     scan = RangeScan(part, schema, choice=choice, broker_name=options.broker_name, fail_fast=options.fail_fast)
     if options.user_properties_only:
         scan.hide_system_properties()
@@ -123,7 +123,7 @@ def read_range(
 
 
 def _asked_for(options: CommitLogOptions) -> Choice:
-    """What the options choose, whatever Spark's filters say."""
+    """The selection of the options, without Spark's filters."""
     times = (options.stored_from_ms, options.stored_before_ms)
     is_filtered = options.topics is not None or times != (None, None)
     return Choice(topics=options.topics, stored_from_ms=times[0], stored_before_ms=times[1], is_filtered=is_filtered)

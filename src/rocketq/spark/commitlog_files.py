@@ -24,7 +24,7 @@ _STORE_MS_AT, _HOST_V4_BYTES, _HOST_V6_BYTES = 48, 8, 20
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file that holds something. `next_base` is where the next one of its log begins, None for the last."""
+    """A non-empty file. `next_base` is the start of the next file of its log, None for the last."""
 
     path: str
     base: int
@@ -35,7 +35,7 @@ class LogFile:
 
 
 def find_log_files(paths: Sequence[str]) -> list[LogFile]:
-    """All files of these paths, each log by itself and in order; SparkError for what is no log."""
+    """All files of these paths, grouped by log and in order; SparkError for a path that is no log."""
     if not paths:
         raise SparkError("no path: give load() a store directory, its commitlog directory or files of it")
     folders: dict[Path, list[Path]] = {}
@@ -102,7 +102,7 @@ def _look_at(path: Path) -> LogFile | None:
 
 
 def _first_record(head: bytes) -> tuple[int | None, int | None]:
-    """(log offset, store time) of the record a file begins with, as it says; the reader checks it."""
+    """(log offset, store time) of a file's first record, unchecked; the reader checks it."""
     if len(head) < _HEAD_BYTES:
         return None, None
     _, magic, own_offset, sys_flag = _HEAD.unpack_from(head)

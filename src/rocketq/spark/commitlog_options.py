@@ -29,7 +29,7 @@ class CommitLogOptions:
 
 
 def parse_commitlog(given: Mapping[str, str]) -> CommitLogOptions:
-    """All options; OptionError says what is missing, unknown or wrong."""
+    """All options; OptionError names the missing, unknown or invalid one."""
     options = Options(given)
     parsed = CommitLogOptions(
         paths=_paths(options),

@@ -1,4 +1,4 @@
-"""The records of one byte range as Arrow batches. What is damaged is told of where it starts, and passed."""
+"""The records of one byte range as Arrow batches. Damage is reported with its start and skipped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which records become rows; None is all."""
+    """Which records become rows; None: all of them."""
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
@@ -83,8 +83,8 @@ class DamagedLogError(SparkError):
 
 
 class RangeScan:
-    """One range. With `fail_fast` the first damage is an error, except at the log's end; else `_corrupt` tells of it
-    when the schema has that column, and the program's log when it has not."""
+    """One range. With `fail_fast` the first damage is an error, except at the log's end; otherwise it goes into the
+    column `_corrupt` if the schema has it, and into the log if not."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What goes wrong between Spark and brokers, each in one line.
+"""Errors between Spark and brokers, each in one line.
 
-Spark shows what Python raised at the end of a longer text of its own. So errors that leave us carry no cause and no
-frames but the last: what a user reads there is our line.
+Spark shows a Python exception at the end of its own longer text. So exceptions that leave this package carry no cause
+and only the last frame: the user reads our line there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OptionError(SparkError):
 
 
 class DataLossError(SparkError):
-    """Messages that were to be read are not there any more."""
+    """Messages of the requested range no longer exist."""
 
 
 class AwayError(SparkError):

@@ -1,4 +1,4 @@
-"""Exactly once: tasks send half messages, which nobody sees; the driver decides which count, and commits those.
+"""Exactly once: tasks send invisible half messages; the driver selects one attempt of each and commits it.
 
 | crash | after the restart Spark runs the batch again, and |
 |---|---|
@@ -6,7 +6,7 @@
 | after the manifest, among the commits | the manifest's are committed again, which changes nothing where it was done |
 | after the commits, before Spark notes the batch | the manifest is found; the new attempt's are rolled back |
 
-That needs brokers which settle a half message once: a commit that is said again stores nothing.
+This needs brokers that decide a half message once: a repeated commit stores nothing.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Batch:
 
 
 def commit_batch(batch: Batch, sent: Sequence[HalfHandle], manifests: Manifests, ends: Ends) -> Manifest:
-    """Every message of the batch visible once, whatever was done about it before; SparkError names what is missing."""
+    """Make each message of the batch visible once, also after an interrupted commit. SparkError: some are missing."""
     manifest = manifests.find(batch.query, batch.number)
     if manifest is None:
         drafted = Manifest(batch.query, batch.number, batch.group, False, tuple(sent), len(sent))
@@ -146,7 +146,7 @@ def _commit(manifest: Manifest, ends: Ends) -> None:
 
 
 def _roll_back(group: str, handles: Iterable[HalfHandle], ends: Ends) -> None:
-    """As a courtesy: brokers give up by themselves what nobody decides on."""
+    """Optional: brokers discard undecided half messages anyway."""
     failures = ends.end_all(group, sorted(handles), TransactionState.ROLLBACK)
     if failures:
         log.warning("half messages of an attempt that does not count were not rolled back, brokers will give them up: "

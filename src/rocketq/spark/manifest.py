@@ -1,9 +1,9 @@
-"""Which half messages of a batch count: decided once, put down in a file, and found again after any crash.
+"""The half messages of a batch that count: decided once, written to a file, and found again after a crash.
 
     <location>/<query id>/<batch id>.json       state decided: the half messages of the attempt that counts
                                                 state settled: all of them are committed
 
-A file comes into being whole or not at all, and whoever comes second finds the first one's.
+Files are created atomically; the second writer finds the file of the first.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def is_local(master: str) -> bool:
 
 
 def require_master(master: str) -> None:
-    """OptionError when Spark does not know such a master, AwayError when nobody answers there."""
+    """OptionError for a master URL that Spark does not know, AwayError if it does not answer."""
     if master == "yarn" and not any(os.environ.get(name) for name in _YARN_FOLDERS):
         raise OptionError(f"master yarn needs {' or '.join(_YARN_FOLDERS)}: the folder of the cluster's settings")
     if _LOCAL.match(master) or _LOCAL_CLUSTER.match(master) or master == "yarn" or master.startswith("k8s://"):

@@ -1,8 +1,8 @@
-"""Notebooks: interrupting a cell ends what it has Spark do, and the session goes on working.
+"""Notebooks: interrupting a cell cancels its Spark jobs and keeps the session usable.
 
-A kernel puts a signal handler of its own in the place of PySpark's. So an interrupt ends the cell, while its jobs go on
-and hold the cores that the next cell wants. It also costs the session its thread in the JVM: the new one knows of no
-active session, and Spark finds Python sources for streams through that alone.
+A notebook kernel replaces PySpark's signal handler. So an interrupt ends the cell while its jobs keep running on the
+cores that the next cell needs. The session also loses its JVM thread: the new one has no active session, and Spark
+finds Python sources for streams only through it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def end_jobs(session: SparkSession) -> None:
     """Those of no streaming query: queries end by stop(), not by an interrupt of the cell that waits for them."""
     context = session.sparkContext
     tracker = context.statusTracker()
-    active = set(tracker.getActiveJobsIds())  # first: what a query begins after this is not among them
+    active = set(tracker.getActiveJobsIds())  # first: jobs that a query starts later are not included
     streaming = {job for query in session.streams.active for job in tracker.getJobIdsForGroup(str(query.runId))}
     for job in active - streaming:
         context._jsc.sc().cancelJob(job)

@@ -1,4 +1,4 @@
-"""Where queues are read from and to. An offset says what is read next.
+"""Start and end positions of queues. An offset is the next message to read.
 
 JSON := {"topic": {"broker": {"queue": n}}}      keys sorted: Spark compares offsets as texts
 """
@@ -65,7 +65,7 @@ class Offsets(Mapping[QueueKey, int]):
         return json.dumps(self.tree(), sort_keys=True, separators=(",", ":"))
 
     def merged(self, other: Mapping[QueueKey, int]) -> Offsets:
-        """These, and the other's in place of equal queues."""
+        """These offsets, overridden by the other's."""
         return Offsets.of({**self.by_queue, **other}.items())
 
     def __getitem__(self, key: QueueKey) -> int:

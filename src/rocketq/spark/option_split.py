@@ -9,7 +9,7 @@ from rocketq.spark.sink_options import parse_sink
 
 
 def of_source(given: Mapping[str, str]) -> dict[str, str]:
-    """All but those that a sink alone has; what neither has is left for the source to refuse."""
+    """All options except those of the sink; the source rejects unknown ones."""
     return _without(given, _sink_names() - _source_names())
 
 

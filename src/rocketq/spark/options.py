@@ -38,7 +38,7 @@ class AtTime:
 
 
 Position = Mark | AtTime | Offsets
-"""Where reading begins or ends; offsets may hold EARLIEST and LATEST, or be times by queue (`times_of`)."""
+"""A start or end position; offsets may hold EARLIEST and LATEST, or be times by queue (`times_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Options:
         return value.lower() == "true"
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str | None:
-        """In lower case, whatever case it was written in."""
+        """The value in lower case."""
         value = self.text(name)
         if value is None:
             return None
@@ -171,7 +171,7 @@ class Options:
         return frozenset(self._asked)
 
     def refuse_unknown(self) -> None:
-        """After everything was asked for: what is left is a slip, and the nearest name is told."""
+        """Called after all options were read: a remaining one is unknown, and the error suggests the nearest name."""
         unknown = sorted(set(self._given) - set(self._asked) - SPARKS_OWN)
         if unknown:
             near = difflib.get_close_matches(unknown[0], self._asked, 1)
@@ -207,7 +207,7 @@ def _parse_tls(options: Options) -> ClientTls | None:
 
 
 def parse_source(given: Mapping[str, str] | Options, *, streaming: bool) -> SourceOptions:
-    """All options of a read; OptionError says what is missing, unknown or wrong."""
+    """All options of a read; OptionError names the missing, unknown or invalid one."""
     options = given if isinstance(given, Options) else Options(given)
     connection, subscription = parse_connection(options), _parse_subscription(options)
     group, prefix = options.text("rocketmq.group.id"), options.text("groupIdPrefix")
@@ -335,11 +335,11 @@ def _parse_fetching(options: Options, group: str) -> Fetching:
 
 
 _CONDITION: Final = re.compile(r"\s(<|>|=|AND|OR|IS|IN|BETWEEN)\s|[<>]=|<>", re.IGNORECASE)
-"""What tags hardly ever contain: as tags, a condition finds nothing and says nothing."""
+"""Characters that tags rarely contain: a condition passed as tags would silently match nothing."""
 
 
 def _check_sql(expression: str) -> None:
-    """Said here, before a broker says it in the middle of a task."""
+    """Checked here, before a broker rejects it in the middle of a task."""
     from rocketq.filter import BadExpressionError, compile_sql  # noqa: PLC0415 most need no parser
 
     if expression == "*":

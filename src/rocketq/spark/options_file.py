@@ -8,8 +8,8 @@ from rocketq.spark.errors import OptionError
 
 
 def read_options_file(path: Path | str) -> dict[str, str]:
-    """The options; OptionError names the line that is none, and not what is in it. Lines that begin with # are left
-    out."""
+    """The options; OptionError gives the number of an invalid line, not its content. Lines that start with # are
+    skipped."""
     options = {}
     for number, line in enumerate(_lines(Path(path)), start=1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -29,7 +29,7 @@ class QueueSlice:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """What was to be read and is gone: aged out, or its queue was made anew and is shorter."""
+    """Requested messages that no longer exist: deleted by retention, or the queue was recreated and is shorter."""
 
     queue: QueueKey
     low: int

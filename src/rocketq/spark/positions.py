@@ -1,4 +1,4 @@
-"""From what the user says (earliest, a time, offsets, a group) to an offset for every queue."""
+"""From a position (earliest, a time, offsets, a group) to an offset for each queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Lookup(Protocol):
 
 
 def starting_offsets(options: SourceOptions, queues: Sequence[QueueKey], bounds: Bounds, lookup: Lookup) -> Offsets:
-    """Where reading begins. A queue that is not named begins at its earliest message."""
+    """Start offsets. A queue that is not named starts at its earliest message."""
     position = options.starting
     if position is Mark.COMMITTED:
         committed = lookup.committed(options.commit_group or "", queues)

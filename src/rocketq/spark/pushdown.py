@@ -1,4 +1,4 @@
-"""Filters that Spark hands down: which of them say where to look, and which Spark must still apply.
+"""Filters that Spark pushes down: which of them narrow the read, and which Spark must still apply.
 
 | column | narrows | Spark applies it again |
 |---|---|---|
@@ -72,7 +72,7 @@ EVERYWHERE: Final = Narrowing()
 
 
 def narrow(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """What all of them together say, and those that Spark must apply itself."""
+    """The combined restriction of all filters, and the filters that Spark must apply."""
     narrowing, left = EVERYWHERE, []
     for each in filters:
         narrowing, is_exact = _narrowed(narrowing, each)

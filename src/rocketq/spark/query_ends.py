@@ -1,4 +1,4 @@
-"""Listeners hear of a query's last batch and end a moment after the query has ended: whoever needs both waits here."""
+"""Waiting for the events of a query's last batch and end, which listeners get shortly after the query has ended."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class QueryEnds(StreamingQueryListener):
         self._changed = threading.Condition()
 
     def wait(self, query: Run, timeout_s: float = WAIT_S) -> None:
-        """Until this listener knows of all batches of a query and of its end.
+        """Wait until this listener got all batches of a query and its end.
 
-        Before `removeListener`, which drops what it has not heard yet, and under Spark Connect can wait for ever
-        for a listener that is just being told (SPARK-59623).
+        Call it before `removeListener`, which drops pending events, and under Spark Connect can block forever while
+        an event is delivered (SPARK-59623).
         """
         run = str(query.runId)
         with self._changed:

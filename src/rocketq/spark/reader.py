@@ -1,4 +1,4 @@
-"""One task: a slice of a queue as Arrow batches. What it yields depends on the slice and the options alone."""
+"""One task: a slice of a queue as Arrow batches. The result depends only on the slice and the options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BATCH_BYTES: Final = 3 << 20
 """Of records in a batch, at least. A full answer of our broker is more; smaller ones, as Apache's brokers give, share
 one."""
 PIECE_BYTES: Final = 512 << 10
-"""Of an answer received and decoded at once: half of what a core has for itself, so that it is still there."""
+"""The part of an answer that is received and decoded in one step: half of a core's private cache."""
 _PLACE: Final = struct.Struct(">qqi")
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def client_of(connection: Connection) -> BlockingClient:
 
 
 def read_slice(part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of [low, high), in queue order; DataLossError or a warning when some are gone, as the options say."""
+    """The rows of [low, high), in queue order; DataLossError or a warning for lost ones, depending on the options."""
     decoder, lost = _Decoder(part, options, schema), list[LostRange]()
     yield from _batches(decoder, part, options, lost)
     missing = part.count - decoder.count - sum(each.count for each in lost)
@@ -63,7 +63,7 @@ def read_slice(part: QueueSlice, options: SourceOptions, schema: pa.Schema) -> I
 def _batches(
     decoder: _Decoder, part: QueueSlice, options: SourceOptions, lost: list[LostRange]
 ) -> Iterator[pa.RecordBatch]:
-    """All that is there; what is gone is passed and added to what is lost, if the options say so."""
+    """All available rows; missing ones are skipped and counted as lost, if the options allow it."""
     queue = MessageQueue(topic=part.queue.topic, broker_name=part.queue.broker_name, queue_id=part.queue.queue_id)
     client, asked = client_of(options.connection), _read_options(options.fetching)
     ranges = [(part.low, part.high)]
@@ -78,7 +78,7 @@ def _batches(
             _tell_loss(lost[-1:], options)
             ranges += [(gone.high, high)] if gone.high < high else []
             ranges += [(reader.next_offset, gone.low)] if reader.next_offset < gone.low else []
-        except SparkError:  # of the decoder, which says where
+        except SparkError:  # from the decoder, with the position
             raise
         except RocketQError as error:
             raise told_of(f"{part.queue} at offset {reader.next_offset}", error) from None
@@ -90,7 +90,7 @@ def _tell_loss(lost: list[LostRange], options: SourceOptions) -> None:
     shown = describe_ranges(lost)
     if options.fail_on_data_loss:
         raise DataLossError(f"not there any more: {shown}; option failOnDataLoss=false reads on without")
-    log.warning("not there any more, read on without: %s", shown)
+    log.warning("messages no longer exist and are skipped: %s", shown)
 
 
 def _missing(part: QueueSlice, options: SourceOptions) -> list[LostRange]:
@@ -167,7 +167,7 @@ class _Decoder:
 
     @contextmanager
     def _all_or_none(self, size: int) -> Iterator[None]:
-        """Of so many bytes of records all become rows, or none."""
+        """All records of these bytes become rows, or none of them."""
         before = int(self._rows.filled)
         try:
             yield
@@ -179,7 +179,7 @@ class _Decoder:
             self.flush()
 
     def _decode(self, size: int, into: ReadInto) -> None:
-        """One answer, piece by piece: what is left of one goes before the next, if a record lies across."""
+        """One answer, piece by piece: the rest of a piece is put before the next if a record spans both."""
         received = used = 0
         while received < size:
             held = received - used
@@ -196,8 +196,8 @@ class _Decoder:
             raise self._damaged(used)
 
     def _add(self, end: int, before: int, size: int) -> int:
-        """The records in the piece's first `end` bytes, the last of which may lack its end; how many bytes they are.
-        Of `size` bytes so many were `before` them."""
+        """Decode the records in the piece's first `end` bytes, the last of which may be incomplete; returns their
+        length. `before` of `size` bytes precede them."""
         stop = whole_records(MappedBuffer(self._piece, 0), end)
         if stop == 0:
             return 0
@@ -208,8 +208,8 @@ class _Decoder:
         return int(stop)
 
     def _decode_placed(self, placed: RecordLocations) -> None:
-        """Record by record into the piece, and on from there as if they had been sent. Each says itself where it lies
-        and which message it is."""
+        """Copy records one by one into the piece, then decode them like received ones. Each record contains its own
+        location and id."""
         queue = self._part.queue
         self._rows.topics, self._rows.queue_ids = {queue.topic.encode()}, {queue.queue_id}
         try:
@@ -236,14 +236,14 @@ class _Decoder:
             at = following
 
     def _add_copied(self, count: int, used: int, size: int) -> None:
-        """So many records, that is the piece's first bytes of an answer of `size`."""
+        """This many records, which are the first bytes of the piece of an answer of `size`."""
         state = self._rows.collect(MappedBuffer(memoryview(self._piece)[:used], 0), 0, used, used)
         if state != MESSAGE or self._rows.at != used or self._rows.rows != count:
             raise LocalReadError(f"{self._part}: a record is damaged, or of another queue")
         self._lay_out(max(1, size // used))
 
     def _lay_out(self, times: int) -> None:
-        """The rows that were just collected, the like of which come so many times."""
+        """The rows just collected, and how many more like them are expected."""
         try:
             self._builder.add(self._rows, times=times)
         except ProtocolError as error:
@@ -256,11 +256,11 @@ class _Decoder:
         """A batch of the first `count` rows that were added, if there are any."""
         self._bytes = 0
         batch = self._builder.finish(self._rows)
-        if count < batch.num_rows:  # of an answer that broke off: it comes again
+        if count < batch.num_rows:  # an incomplete answer, which is requested again
             batch = batch.slice(0, count)
         self.count += count
         if self._tags is not None:
-            import pyarrow.compute as pc  # noqa: PLC0415 - dear to load, for every Python process of Spark's
+            import pyarrow.compute as pc  # noqa: PLC0415 - expensive to load in each Python process of Spark
 
             batch = batch.filter(pc.is_in(batch.column("tags"), value_set=self._tags)).select(self._schema.names)
         if batch.num_rows:

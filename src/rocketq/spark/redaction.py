@@ -20,6 +20,6 @@ SECRETS: Final = (
 
 
 def hide_secrets(session: SparkSession) -> None:
-    """Unless the session or its server has a pattern of its own."""
+    """Unless the session or its server sets another pattern."""
     if not session.conf.get(SETTING, ""):
         session.conf.set(SETTING, SECRETS)

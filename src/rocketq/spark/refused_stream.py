@@ -1,7 +1,7 @@
-"""A stream that cannot be: its reader is made, and says why at the first question.
+"""A stream that cannot start: its reader is created and raises the error at the first call.
 
-Spark's program for streaming readers stumbles over one whose making fails (it wants to stop what is not there), and its
-own error would be the last line a user sees.
+If creating a reader fails, Spark's own streaming worker fails while stopping the missing reader, and that error would
+be the last line a user sees.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def source_schema(*, properties: bool, log_offset: bool = False) -> StructType:
 
 
 def arrow_of(schema: StructType) -> pa.Schema:
-    """As Spark will compare it with the batches; any columns in any order, each of its own type."""
+    """The schema that Spark compares with the batches; any columns in any order, each with its type."""
     known = {**_TYPES, "properties": _PROPERTIES.dataType, "logOffset": _LOG_OFFSET.dataType}
     for field in schema.fields:
         if field.name not in known:

@@ -22,7 +22,7 @@ from rocketq.spark.offsets import QueueKey
 log = logging.getLogger(__name__)
 
 QUERY_COUNT_MAX: Final = 64
-"""What brokers answer at most, unless they say otherwise in their settings."""
+"""The default maximum of results in a broker's answer."""
 QUERY_BYTES_SURE: Final = 4 << 20
 """A longer answer may have been cut for its length."""
 SAMPLE_COUNT: Final = 32
@@ -32,7 +32,7 @@ _FOUND: Final = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """Whether a broker indexes keys, and how many it tells of at most."""
+    """Whether a broker indexes keys, and its maximum of results."""
 
     is_on: bool
     count_max: int
@@ -48,9 +48,9 @@ class Searches:
         return sum(record.size for record in records) // len(records) if records else None
 
     def offset_at(self, queue: QueueKey, ms: int, bounds: tuple[int, int]) -> int:
-        """Of the first message in these bounds that was stored at or after this time; their end when there is none.
+        """The offset of the first message in these bounds stored at or after this time; their end if there is none.
 
-        Brokers answer with the nearest message or any of a millisecond: what they say is where the search begins.
+        Brokers answer with the nearest message or any of a millisecond, so it only starts the search.
         """
         low, high = bounds
         if low >= high:
@@ -70,7 +70,7 @@ class Searches:
     def by_keys(
         self, topic: str, broker_name: str, keys: Collection[str], ends: Mapping[QueueKey, int]
     ) -> dict[QueueKey, list[int]] | None:
-        """Where messages with exactly these keys lie, from the broker's index; None when it cannot tell for sure."""
+        """Locations of messages with exactly these keys, from the broker's index; None if it may be incomplete."""
         try:
             return self._by_keys(topic, broker_name, keys, ends)
         except RocketQError as error:
@@ -83,7 +83,7 @@ class Searches:
         return max(0, OffsetResponse.decode(answer.ext_fields).queue_offset)
 
     def _is_older(self, queue: QueueKey, offset: int, ms: int) -> bool:
-        """What is gone is older than all that is there."""
+        """Deleted messages are older than all existing ones."""
         records = self._calls.patiently(lambda: self._calls.pull(queue, offset, 1))
         return not records or records[0].store_ms < ms
 
@@ -115,7 +115,7 @@ class Searches:
         )
 
     def _log_offset_before(self, queue: QueueKey, end: int) -> int:
-        """Where in the log the queue's last message begins; the index must reach as far."""
+        """The log offset of the queue's last message; the index must cover it."""
         records = self._calls.pull(queue, end - 1, 1)
         return records[0].log_offset if records else -1
 

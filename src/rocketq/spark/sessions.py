@@ -1,4 +1,4 @@
-"""A Spark session that works after pip install alone: Java found or supplied, workers on this very Python, quiet."""
+"""A Spark session that needs nothing but pip install: Java found or supplied, workers on this Python, quiet."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ logger.streaming.level = off
 logger.util.name = org.apache.spark.util
 logger.util.level = off
 """
-"""What fails is raised in Python; Spark would print the same several times over. All is off, so that Spark does not
-begin with three lines on levels either; spark.log.level brings the rest back."""
+"""Failures are raised in Python, and Spark would print them several times more. Logging is off, which also avoids
+three start lines about log levels; spark.log.level enables it."""
 
 _interrupts: Final = Interrupts()
 
@@ -80,11 +80,11 @@ def session(
     remote: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session, or the one that is there already.
+    """A new session, or the existing one.
 
     Without `master` it runs here, on all cores. `master` is any that Spark knows (local[2], local-cluster[2,1,1024],
-    spark://host:7077, yarn, k8s://...); `remote` is a Spark Connect server (sc://host:15002). `conf` wins over what is
-    set here. SparkError says in one line what is missing: Java, a master that answers.
+    spark://host:7077, yarn, k8s://...); `remote` is a Spark Connect server (sc://host:15002). `conf` overrides the
+    defaults. SparkError names in one line what is missing: Java, or a master that answers.
     """
     wanted = {key: str(value) for key, value in (conf or {}).items()}
     if master is not None and remote is not None:
@@ -125,12 +125,12 @@ def _running() -> SparkSession | None:
 
 
 def _set_late(running: SparkSession, master: str | None, conf: Mapping[str, str]) -> None:
-    """What can still be set; of the rest it is told that it counts for nothing."""
+    """Apply settings that can still change; warn that the others have no effect."""
     left = {} if master is None else {"spark.master": master}
     for key, value in {**SQL_CONF, **conf}.items():
         try:
             running.conf.set(key, value)
-        except Exception:  # whatever Spark calls it: a setting of its start
+        except Exception:  # any Spark exception: a setting that is fixed at start
             left[key] = value
     if runs_here(running):
         started = running.sparkContext.getConf()
@@ -177,7 +177,7 @@ def _started(builder: SparkSession.Builder, what: str) -> SparkSession:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return builder.getOrCreate()
-    except Exception as error:  # whatever the JVM or the server says, in one line
+    except Exception as error:  # any error of the JVM or the server, in one line
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise SparkError(f"{what}: {first.strip()}") from None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_script(target: Path, content: str) -> None:
-    """A program of these lines. Several processes may do this at once: each puts a whole file in place."""
+    """An executable file of these lines. Concurrent writers are safe: each renames a complete file."""
     if target.is_file() and target.read_text() == content and os.access(target, os.X_OK):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -21,7 +21,7 @@ def write_script(target: Path, content: str) -> None:
 
 
 def cache_dir(environ: Mapping[str, str], name: str) -> Path:
-    """The user's cache, else a directory of this user's alone."""
+    """The user's cache folder, otherwise a private temporary folder."""
     own = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
     folder = Path(own or tempfile.gettempdir()) / f"rocketq-{os.getuid()}" / name
     try:

@@ -30,7 +30,7 @@ _BATCH_PROPERTY = "streaming.sql.batchId"
 
 @dataclass
 class TaskDone(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     written: Written
     task: TaskId
@@ -53,7 +53,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made anew for every batch and for every commit: what must last is in messages of tasks and in manifests."""
+    """Created for each batch and each commit: lasting state is in the messages of tasks and in manifests."""
 
     @plainly
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
@@ -117,7 +117,7 @@ def _client(connection: Connection) -> BlockingClient:
 
 
 def _refuse_early(options: SinkOptions) -> None:
-    """What tasks would find out as well, told by the driver in one line; who does not answer now is asked by them."""
+    """Checks on the driver, so that an error is one line; brokers that do not answer now are left to the tasks."""
     if options.topic is None:
         return
     with _client(options.connection) as client:

@@ -34,7 +34,7 @@ class BadRecords(StrEnum):
 class SinkOptions:
     connection: Connection
     topic: str | None = None
-    """None: the column says it."""
+    """None: taken from the column."""
     group: str = GROUP
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     manifests: Path | None = None
@@ -53,7 +53,7 @@ class SinkOptions:
 
 
 def parse_sink(given: Mapping[str, str] | Options, *, streaming: bool) -> SinkOptions:
-    """All options of a write; OptionError says what is missing, unknown or wrong."""
+    """All options of a write; OptionError names the missing, unknown or invalid one."""
     options = given if isinstance(given, Options) else Options(given)
     guarantee = options.one_of("deliveryGuarantee", tuple(Guarantee))
     bad_records = options.one_of("badRecords", ("fail", "skip", "deadLetter"))
@@ -103,7 +103,7 @@ def _refuse_contradictions(options: Options, parsed: SinkOptions) -> None:
 
 
 def _manifests(options: Options, exactly_once: bool, *, streaming: bool) -> Path | None:
-    """Where it is put down which messages of a batch count: as said, or within a checkpoint that is a folder here."""
+    """The folder of the manifests: the option, or a folder within a local checkpoint."""
     location, checkpoint = options.text("manifestLocation"), options.text("checkpointLocation")
     if not exactly_once:
         if location is not None:

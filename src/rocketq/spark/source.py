@@ -28,7 +28,7 @@ class SlicePartition(InputPartition):
 
 
 def read_partition(partition: InputPartition, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a task; Spark makes up a partition of its own when there are none."""
+    """The rows of a task; Spark creates an empty partition if there is none."""
     from rocketq.spark.reader import read_slice  # noqa: PLC0415 - drivers plan without decoders
 
     spare_what_is_loaded()
@@ -59,9 +59,9 @@ then reads what the last filter left. Spark that can push limits down keeps a pl
 
 
 class PushdownReader(BatchReader):
-    """Looks only where rows can be that pass Spark's filters, where that is safe or the user says it is.
+    """Reads only ranges that can pass Spark's filters, where that is safe or the user allows it.
 
-    A class of its own: Spark refuses a reader that takes filters unless spark.sql.python.filterPushdown.enabled is set.
+    A separate class: Spark rejects a reader with filters unless spark.sql.python.filterPushdown.enabled is set.
     """
 
     @plainly

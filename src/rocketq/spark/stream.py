@@ -1,4 +1,4 @@
-"""Micro-batches: Spark asks how far it may go, plans tasks, and tells when it is done."""
+"""Micro-batches: Spark asks for the end offsets, plans tasks, and reports the commit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rocketq.spark.stream_steps import StreamSteps
 log = logging.getLogger(__name__)
 
 SAMPLED_QUEUES_MAX: Final = 8
-"""A few messages of so many queues, the fullest, tell how many rows make the bytes of a batch."""
+"""The number of queues, the fullest ones, whose messages are sampled to convert a byte limit into rows."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -87,7 +87,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "option failOnDataLoss=false reads on at their ends"
             )
         for each in step.lost:
-            log.warning("%s: the queue is shorter than what was read of it; reading goes on at its end", each)
+            log.warning("%s: the queue is shorter than its committed offset; reading continues at its end", each)
         return step.end.tree()
 
     @plainly
@@ -98,7 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, until = Offsets.from_tree(start), Offsets.from_tree(end)
-        low = {queue: begin.get(queue, high) for queue, high in until.items()}  # new ones are put down, not read yet
+        low = {queue: begin.get(queue, high) for queue, high in until.items()}  # new queues are recorded, not read yet
         moved = [queue for queue, high in until.items() if low[queue] < high]
         bounds = {**{queue: (low[queue], until[queue]) for queue in moved}, **self._driver().reachable_bounds(moved)}
         options = self._options
@@ -108,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lost = made.describe_loss()
             raise DataLossError(f"not there any more: {lost}; option failOnDataLoss=false reads on without")
         if made.lost:
-            log.warning("not there any more, read on without: %s", made.describe_loss())
+            log.warning("messages no longer exist and are skipped: %s", made.describe_loss())
         return [SlicePartition((part,)) for part in made.slices]
 
     @plainly
@@ -117,12 +117,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         try:
             self._driver().commit(self._options.commit_group, Offsets.from_tree(end))
-        except SparkError as error:  # the checkpoint has it; the next batch tells the group again
+        except SparkError as error:  # the checkpoint has it; the next batch commits to the group again
             log.warning("%s", error)
 
     def stop(self) -> None:
-        """Spark ends a query by closing the line. What its own program then says of a line that is closed, as far as it
-        comes with it, is nothing that went wrong."""
+        """Spark ends a query by closing the connection. Errors of its worker about the closed connection are
+        expected."""
         if self._catalog is not None:
             self._catalog.close()
         if isinstance(sys.exc_info()[1], EOFError):

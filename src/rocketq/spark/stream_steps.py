@@ -27,18 +27,17 @@ class StreamSteps:
         self._limits = limits
         self._last_batch_ms = now_ms
         self.target: Offsets | None = None
-        """Of a run that ends: as far as it reads."""
+        """The end offsets of a run that ends."""
 
     def pin(self, bounds: Bounds) -> None:
-        """What is there now is all this run will read."""
+        """Fix the end of this run at the current end of the queues."""
         self.target = Offsets.of((queue, high) for queue, (_, high) in bounds.items())
 
     def next(self, start: Offsets, bounds: Bounds, now_ms: int, rows_max: int | None = None) -> Step:
-        """At most as far as the target and `rows_max` allow; `start` itself when there is nothing to do.
+        """The next end offsets within the target and `rows_max`; `start` itself if there is nothing to read.
 
-        Queues that brokers do not tell of at present stay where they are: their turn comes again. A queue that is new
-        is put down at its earliest message and read from the batch after: so where it begins is in Spark's log, and a
-        batch that is done again is the same.
+        Queues of unavailable brokers keep their offsets. A new queue is recorded at its earliest message and read
+        from the next batch on, so that its start is in Spark's log and a repeated batch is the same.
         """
         lost = [LostRange(queue, bounds[queue][1], at) for queue, at in start.items() if _is_cut(queue, at, bounds)]
         new = {queue: low for queue, (low, _) in bounds.items() if queue not in start and self._may_read(queue)}

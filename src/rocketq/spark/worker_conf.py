@@ -14,8 +14,8 @@ _PATH_BYTES_MAX: Final = 103
 
 
 def worker_conf(folder: Path) -> dict[str, str]:
-    """Through sockets of the file system, which cost a sixth less of all CPU time than TCP's. `folder` must be this
-    user's alone: who can reach them is let in. Not where there are none, or where their names would be too long.
+    """Use Unix sockets, which save a sixth of all CPU time compared with TCP. `folder` must be private to this user,
+    because the sockets do not authenticate. Not used if the platform lacks them or the path is too long.
     """
     if not hasattr(socket, "AF_UNIX") or len(os.fsencode(folder)) + _NAME_BYTES > _PATH_BYTES_MAX:
         return {}

@@ -15,7 +15,7 @@ Worker = Callable[[socket.socket, bool], int]
 
 
 def quietly(worker: Worker) -> Worker:
-    """The same; 1, as for every worker that is not used again, when nobody reads it any more."""
+    """The same; 1, as for each worker that is not reused, when the reader is gone."""
 
     def run(sock: socket.socket, authenticated: bool) -> int:
         try:

@@ -1,4 +1,4 @@
-"""What the garbage collector need not look at in Spark's Python workers."""
+"""Excluding long-lived objects from garbage collection in Spark's Python workers."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """The Python of Spark's workers on this machine: the one that runs, with PySpark as pip installed it.
 
-Spark puts an archive of PySpark's sources in front of everything else, and each process that it starts compiles them
-anew: half of what it costs to start one, and every streaming query starts one. So workers are started by a script that
-leaves those archives out. What they hold is installed anyway, beside them.
+Spark puts an archive of PySpark's sources first on the path, and each process compiles them again: half of its start
+time, and every streaming query starts one. So workers are started by a script that drops those archives; PySpark is
+installed anyway.
 
 The daemon that forks them is ours, see worker_daemon.py. A setting names it too, but not for the planning of tasks.
 
-The process of a streaming query only asks brokers for offsets, but Arrow brings numpy, and numpy as many threads as
-there are cores, at a third of what the process costs to start. Spark tells its tasks to do with one; here the query is.
+The process of a streaming query only asks brokers for offsets, but Arrow loads numpy, which starts a thread per core:
+a third of the process's start time. Spark limits its tasks to one thread; this script does it for queries.
 
-Batches of several megabytes come and go in a worker. The C library would give their memory back and have the system
-clear it anew for each; it is told to keep some.
+Workers allocate and free batches of several megabytes. The C library would return the memory each time and the kernel
+would clear it again, so a setting makes it keep some.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ exec {python} "$@"
 
 
 def worker_python(environ: Mapping[str, str], *, folder: Path | None = None) -> str:
-    """What PYSPARK_PYTHON should be here; the interpreter itself where PySpark lies elsewhere than Spark."""
+    """The value for PYSPARK_PYTHON; the interpreter itself if PySpark is not part of this Spark."""
     spec = importlib.util.find_spec("pyspark")
     home = Path(spec.origin).parent if spec is not None and spec.origin else None
     own = environ.get("SPARK_HOME")

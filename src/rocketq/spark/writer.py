@@ -56,7 +56,7 @@ class TaskId:
 
     @property
     def origin(self) -> str:
-        """The head of SPARK_TX: the same in every attempt, so that consumers can tell copies."""
+        """The start of SPARK_TX: equal in all attempts, so that consumers recognize copies."""
         return f"{self.query}/{self.batch}/{self.partition}/" if self.query is not None else ""
 
     def __str__(self) -> str:
@@ -200,7 +200,7 @@ class TaskWriter:
     # Bad rows
 
     def _judged(self, bad: BadRow) -> list[OutboundBatch]:
-        """What the option badRecords says: an error, nothing, or a dead letter."""
+        """The action of the option badRecords: an error, a skip, or a dead letter."""
         fault = f"row {bad.row.ordinal} of {self._task}, topic {bad.topic or '(none)'}: {bad.reason}"
         policy, written = self._options.bad_records, self.written
         if policy is BadRecords.FAIL:

@@ -20,7 +20,7 @@ class IdSource:
         self.sequence = 0
 
     def begin(self, now_ms: int) -> int:
-        """Where the next run of ids starts; tell end() how far it went."""
+        """The start of the next run of ids; pass its end to end()."""
         self.sequence = max(self.sequence, (now_ms - month_start_ms(now_ms)) << 16)
         return self.sequence
 

@@ -1,4 +1,4 @@
-"""The names of an archive's files, and what its manifest says of each.
+"""The names of an archive's files, and their entries in the manifest.
 
 archive := topic=<topic>/dt=<date>/<name>.parquet        messages, in Hive's layout; names as Spark escapes them
            _archive/keys/<name>.arrow                    hashes of the keys and ids in a file, and their rows

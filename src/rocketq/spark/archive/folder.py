@@ -1,8 +1,9 @@
-"""The manifest of an archive: commits one after the other, each whole or not there.
+"""The manifest of an archive: a sequence of atomic commits.
 
-Workers write files under a run's staging directory. A commit is a file that gets its number by a link, which only one
-can have; from then on its files are part of the archive, wherever they lie. Then they are moved to their places and
-what they replace is deleted; who dies in between leaves that to the next run. What was never committed is deleted.
+Workers write files under a run's staging directory. A commit is a file that gets its number by a hard link, which
+succeeds for one writer only; from then on its files are part of the archive, in the staging directory too. Then they
+are moved to their final path and the files that they replace are deleted; after a crash the next run does that.
+Uncommitted files are deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rocketq.spark.errors import SparkError
 
 FORMAT: Final = 1
 SNAPSHOT_EVERY: Final = 50
-"""So many commits name what they add only; then one names everything, and reading begins there."""
+"""Every this many commits one lists all files, and reading starts there; the others list only their changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Change:
 
 
 class ArchiveFolder:
-    """A directory that all who work on it can see. `on_step` is told of each step that changes it, for tests."""
+    """A directory that all workers can access. `on_step` is called for each step that changes it, for tests."""
 
     def __init__(self, target: Path | str, *, on_step: Callable[[str], None] = lambda step: None) -> None:
         self.target = Path(str(target).removeprefix("file://")).absolute()
@@ -87,7 +88,7 @@ class ArchiveFolder:
         return ArchiveState(numbers[-1], files, Coverage.from_tree(last["archived"]), Coverage.from_tree(last["lost"]))
 
     def place_of(self, path: str) -> Path | None:
-        """Where a committed file lies: in its place, or still where its run wrote it; None when it was replaced."""
+        """The path of a committed file: final, or still in staging; None if it was replaced."""
         place = self.target / path
         if place.exists():
             return place
@@ -124,7 +125,7 @@ class ArchiveFolder:
         shutil.rmtree(self.staging(run), ignore_errors=True)
 
     def commit(self, before: ArchiveState, change: Change, run: str, now_ms: int) -> ArchiveState:
-        """All of the change or nothing; SparkError when somebody else committed meanwhile."""
+        """Apply the whole change or nothing; SparkError if another run committed first."""
         self._require_staged(change.added, run)
         after = _applied(before, change)
         body = {

@@ -1,6 +1,6 @@
-"""The keys and ids of a file's messages: a table of hashes, sorted, and of the rows they stand in.
+"""The keys and ids of a file's messages: a sorted table of hashes and row numbers.
 
-A hash says where to look, the row's own text decides.
+A hash only selects candidate rows; the text of the row decides.
 """
 
 from __future__ import annotations

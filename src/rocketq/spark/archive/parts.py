@@ -30,7 +30,7 @@ def archive_schema(*, properties: bool) -> pa.Schema:
 
 
 class PartWriter:
-    """All files of one task, under a run's staging directory. Names begin with `name`, which no other task has."""
+    """All files of one task, under a run's staging directory. Names start with `name`, which is unique to the task."""
 
     def __init__(self, staging: Path, name: str, schema: pa.Schema) -> None:
         self._staging = staging

@@ -35,7 +35,7 @@ def plan_archive(
     *,
     rows_max: int = SLICE_ROWS_MAX,
 ) -> ArchivePlan:
-    """A queue that the archive knows goes on where that ends, and its gaps are filled; another begins at `start`."""
+    """A known queue continues at the end of the archive, and its gaps are filled; a new one starts at `start`."""
     slices: list[QueueSlice] = []
     lost: list[LostRange] = []
     for queue in sorted(end):

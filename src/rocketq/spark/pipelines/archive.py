@@ -1,4 +1,4 @@
-"""`archive`: topics, or store files, into Parquet directories topic=/dt=; every message once, whoever dies when.
+"""`archive`: topics or store files into Parquet directories topic=/dt=; each message once, also after crashes.
 
 Executors write the files themselves; Spark carries ranges to them and names of files back. A run ends with one commit
 to the archive's manifest (rocketq.spark.archive): before it nothing of the run counts, after it everything does.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SMALL_FILE_BYTES: Final = 32 << 20
 FILE_BYTES: Final = 256 << 20
 CROWD: Final = 16
-"""So many small files of a day are a crowd: fewer cost readers little, and less than writing them again each run."""
+"""From this many small files on, a day is compacted: fewer cost readers less than rewriting them in each run."""
 _DAMAGE_SHOWN_MAX: Final = 100
 
 
@@ -64,12 +64,12 @@ def archive(
     rows_per_task_max: int = SLICE_ROWS_MAX,
     progress: Progress | None = None,
 ) -> ArchiveSummary:
-    """Add what brokers hold and the archive does not: run it again and again.
+    """Add the messages that brokers have and the archive does not. Meant to be run repeatedly.
 
     `options` are those of format("rocketmq"): nameServer, subscribe or subscribePattern, credentials, ... Starting
     positions count for queues that the archive does not know yet, ending ones for all. Offsets that have aged out
     since the last run are DataLossError, or with failOnDataLoss=false noted as lost. `properties` keeps the map of all
-    properties (a replay needs it). `progress` is told rows.
+    properties (a replay needs it). `progress` is called with rows.
     """
     parsed = parse_source(options, streaming=False)
     started, folder = time.monotonic(), ArchiveFolder(target)
@@ -102,10 +102,10 @@ def archive_store(
     compaction: bool = True,
     progress: Progress | None = None,
 ) -> ArchiveSummary:
-    """Fill the archive from store directories of a broker (see format("rocketmq_commitlog")): no broker is asked.
+    """Fill the archive from store directories of a broker (see format("rocketmq_commitlog")), without a broker.
 
-    Messages that are archived already are passed, so a topic may be archived from both, in any order. Without `topics`
-    and `topic_pattern` all but the system's own topics are taken. `progress` is told bytes of the log.
+    Archived messages are skipped, so a topic may be archived from both, in any order. Without `topics` and
+    `topic_pattern` all topics except system topics are archived. `progress` is called with bytes of the log.
     """
     if topics is not None and topic_pattern is not None:
         raise SparkError("topics and topic_pattern exclude each other")
@@ -251,14 +251,14 @@ class _Job:
 
 
 def _named(work: Callable[..., str], staging: Path, number: int, task: object, tell: Tell) -> str:
-    """Each attempt of a task has names of its own: what is left of one that failed is never taken for another's."""
+    """Each attempt of a task has unique names, so files of a failed attempt are never used."""
     return work(task, staging, f"part-{staging.name}-{number:05d}-{uuid.uuid4().hex[:8]}", tell)
 
 
 def _with_compaction(
     spark: SparkSession, folder: ArchiveFolder, state: ArchiveState, summary: ArchiveSummary, started: float
 ) -> ArchiveSummary:
-    """After a run: days that have many small files by now are put in order at once."""
+    """After a run: compact days that have many small files."""
     if summary.commit == 0:
         return summary
     done = _compact(spark, folder, state, SMALL_FILE_BYTES, FILE_BYTES, None, started, group_min=CROWD)

@@ -1,4 +1,4 @@
-"""What a task of an archive run does, on an executor: read, write Parquet, say what was written."""
+"""A task of an archive run on an executor: read, write Parquet, report the files."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ ERROR_PROPERTIES: Final = (
     "reason",
     "SPARK_BAD_REASON",
 )
-"""RocketMQ has no name for why a message failed: producers and consumers that tell it mostly use one of these; the
-last is our sink's."""
+"""RocketMQ has no standard property for the cause of a failure. Most programs use one of these; the last is our
+sink's."""
 
 CAUSE_CHARS_MAX: Final = 120
 
@@ -50,10 +50,10 @@ def read_dlq(
 
 
 def dead_letters(messages: DataFrame, *, error_properties: Sequence[str] = ERROR_PROPERTIES) -> DataFrame:
-    """What a person asks of a dead letter, in front of the message's own columns; others than %DLQ% are left out.
+    """Adds the columns for inspecting dead letters before the message's own; other topics than %DLQ% are left out.
 
-    `error` is the first of the properties that is there. `cause` is the error without what differs from one message to
-    the next (numbers, ids), cut short, so that equal causes can be counted.
+    `error` is the first of the properties that exists. `cause` is the error, shortened and without numbers and ids,
+    so that equal causes can be counted.
     """
     properties = F.col("properties")
     error = F.coalesce(*(F.try_element_at(properties, F.lit(name)) for name in error_properties), F.lit(None))

@@ -53,7 +53,7 @@ _ROW: Final = pa.struct(
 LAG_TYPE: Final = cast(StructType, from_arrow_type(_ROW))
 ROWS_KEPT_MAX: Final = 100_000
 Source = str | Mapping[str, str]
-"""NameServers, or options of the source, of which those count that say how brokers are reached."""
+"""NameServers, or options of the source, of which only the connection options are used."""
 
 
 @plainly
@@ -76,7 +76,7 @@ def sample(spark: SparkSession, source: Source, groups: Sequence[str] = ()) -> D
 
 
 def samples(ticks: DataFrame, source: Source, groups: Sequence[str] = ()) -> DataFrame:
-    """The lag once per row of `ticks`, whatever is in it."""
+    """The lag, once per row of `ticks`; its columns are ignored."""
     wanted = tuple(groups)
 
     def asked(ticks: pa.Array) -> pa.Array:

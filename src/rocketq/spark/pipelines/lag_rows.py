@@ -54,7 +54,7 @@ class QueryLagRow(NamedTuple):
 
 
 def rows_of(status: GroupStatus, at_ms: int) -> list[LagRow]:
-    """Of one group, as its brokers told it at this moment."""
+    """The lag of one group, as its brokers report it now."""
     return [
         LagRow(
             at_ms=at_ms,

@@ -1,4 +1,4 @@
-"""So many rows per second, no more. Pure: the clock and the waiting come in."""
+"""A limit of rows per second. Pure: clock and wait are arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def chunk_rows(rows_per_s: float) -> int:
-    """Rows that go at once: those of a tenth of a second."""
+    """Rows sent together: those of a tenth of a second."""
     return max(1, int(rows_per_s / 10))
 
 

@@ -14,7 +14,7 @@ _STORAGE: Final = "pipeline-storage"
 
 
 def make_project(folder: Path, name_servers: str, options_file: Path | None = None) -> list[Path]:
-    """The files that were made; a folder that has something in it is left alone."""
+    """The created files; a folder that is not empty is not changed."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OptionError(f"{folder} is there already: name a folder that is not")
     options = str(options_file.resolve()) if options_file is not None else ""

@@ -1,8 +1,7 @@
-"""Messages sent once more: of an archive, of dead letters, of any DataFrame, to the topic they were meant for.
+"""Replay: messages of an archive, of dead letters or of any DataFrame are sent again to their original topic.
 
-A replayed message has a new id; where it came from stays in its property ORIGIN_MESSAGE_ID. What brokers and clients
-said about one way of it (delays, retries, transactions) is left behind. At least once: a task that is tried again
-sends again.
+A replayed message has a new id; the property ORIGIN_MESSAGE_ID holds the old one. Properties of one delivery (delays,
+retries, transactions) are removed. At least once: a retried task sends again.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ class Replayed:
 
 
 def prepared(messages: DataFrame, *, topic: str | None = None, columns: Sequence[str] | None = None) -> DataFrame:
-    """What the sink is given: of each message what a copy has. `messages` needs topic, body and msgId; tags, keys and
-    properties are kept where they are there.
+    """The input of the sink: the columns of a copy. `messages` needs topic, body and msgId; tags, keys and properties
+    are kept if present.
 
-    Without a `topic` each goes where it was first sent to: a dead letter to the topic it was consumed from. `columns`
-    says which there are: definitions of spark-pipelines may not ask a DataFrame for them.
+    Without a `topic` each message goes to its original topic: a dead letter to the topic it was consumed from.
+    `columns` lists the columns: definitions of spark-pipelines may not ask a DataFrame for them.
     """
     columns = messages.columns if columns is None else columns
     _check(columns, topic)
@@ -98,8 +97,8 @@ def replay_stream(
     rows_per_s: float | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> StreamingQuery:
-    """Of a stream: what was not replayed yet since the last run with this checkpoint, then the query ends; another
-    `trigger` lets it go on."""
+    """For a stream: replay what is new since the last run with this checkpoint, then end; with another `trigger` the
+    query continues."""
     if rows_per_s is None:
         writer = prepared.writeStream.format("rocketmq").options(**sink)
     else:
@@ -112,8 +111,8 @@ def _send_batch(rows: DataFrame, sink: Mapping[str, str], rows_per_s: float) -> 
 
 
 def _replay_paced(prepared: DataFrame, sink: Mapping[str, str], rows_per_s: float) -> Replayed:
-    """In one task: those that share a rate could not know of each other. It sends by itself: Spark gathers rows on the
-    way to a sink and would hand them over in lumps."""
+    """In one task, because several could not share a rate limit. It sends directly: Spark buffers rows on the way to
+    a sink, which would cause bursts."""
     if rows_per_s <= 0:
         raise OptionError(f"a rate is a number above 0, not {rows_per_s}")
     options = parse_sink(sink, streaming=False)

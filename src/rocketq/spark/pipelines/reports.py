@@ -73,7 +73,7 @@ class Report:
 
 
 def save(report: Report, path: Path | str) -> Path:
-    """As its name says: .html is everything, .png the first plot."""
+    """Write by file extension: .html is the whole report, .png the first plot."""
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in (".html", ".png"):

@@ -39,9 +39,9 @@ def run_tasks(
     progress: Progress | None = None,
     folder: Path | None = None,
 ) -> list[str]:
-    """The results of `work(number, task, tell)` for every task, in any order, each of the one attempt that counts.
+    """The results of `work(number, task, tell)` for each task, in any order, one attempt each.
 
-    Progress is told through small files in `folder`, which executors must see; without one it is that of this machine.
+    Progress is reported through small files in `folder`, which executors must be able to write (default: a local one).
     """
     if not tasks:
         return []
@@ -66,12 +66,12 @@ def _collected(
     frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, "result string")
     try:
         return [str(row.result) for row in frame.collect()]
-    except Exception as error:  # whatever Spark wraps around it, our own line is in there
+    except Exception as error:  # Spark wraps it; our own line is inside
         raise one_line(error) from None
 
 
 def one_line(error: Exception) -> SparkError:
-    """The first line of ours in what Spark raised; its own first line when there is none."""
+    """The first line of our exception inside Spark's; otherwise Spark's first line."""
     if isinstance(error, SparkError):
         return error
     text = str(error)
@@ -101,7 +101,7 @@ class _Teller:
 
 
 class _watched:
-    """Calls `progress` from a thread of its own while tasks run, and once at the end when they did well."""
+    """Calls `progress` from a separate thread while tasks run, and once after success."""
 
     def __init__(self, folder: Path, total: int, progress: Progress | None) -> None:
         self._folder, self._total, self._progress = folder, total, progress

@@ -1,10 +1,10 @@
-"""Message traces as spans: who sent and consumed what, how long it took, and what nobody consumed.
+"""Message traces as spans: senders, consumers, durations, and unconsumed messages.
 
 messages of the trace topic -> events (a row per record) -> spans (a row per send or consumption)
                                                          -> deliveries (a send and a consumption of the same message)
                                                          -> latency (percentiles by topic and group)
 
-`events` works on streams too; the others are for tables: a consumption may be told long before its send.
+`events` works on streams too; the others need tables, because a consumption may be reported long before its send.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def read_trace(
 
 
 def events(messages: DataFrame) -> DataFrame:
-    """A row per trace record of these messages; only their `body` is looked at."""
+    """A row per trace record of these messages; only their `body` is used."""
     decoded = arrow_udf(decode_bodies, ArrayType(EVENT_TYPE))  # type: ignore[call-overload]
     return messages.select(F.explode(decoded("body")).alias("event")).select("event.*")
 
 
 def spans(events: DataFrame) -> DataFrame:
-    """A row per send, consumption, end of a transaction and recall; what was told twice is there once.
+    """A row per send, consumption, end of a transaction and recall, without duplicates.
 
-    A consumption that has begun and of which no end is known has neither `success` nor `costMs`.
+    A consumption without a known end has neither `success` nor `costMs`.
     """
     told = events.dropDuplicates(["kind", "msgId", "requestId", "group", "time"])
     return (
@@ -60,7 +60,7 @@ def spans(events: DataFrame) -> DataFrame:
 
 
 def deliveries(spans: DataFrame) -> DataFrame:
-    """Each consumption with the send of its message; `latencyMs` is from the send's begin to the listener's."""
+    """Each consumption with the send of its message. `latencyMs`: from the start of the send to the listener's."""
     sends, consumed = spans.where(F.col("kind") == SEND), spans.where(F.col("kind") == CONSUME)
     sent = (
         sends.where(F.col("success"))
@@ -89,9 +89,9 @@ def deliveries(spans: DataFrame) -> DataFrame:
 
 
 def latency(deliveries: DataFrame, *, retries: bool = False) -> DataFrame:
-    """Percentiles by topic, group and type of message; of first consumptions alone unless `retries`.
+    """Percentiles by topic, group and type of message; only of first consumptions unless `retries`.
 
-    The latency of delayed messages has their delay in it: they have rows of their own.
+    Delayed messages have separate rows, because their latency includes the delay.
     """
     counted = deliveries if retries else deliveries.where(F.coalesce("retryTimes", F.lit(0)) == 0)
     figures = [F.percentile_approx("latencyMs", share, _ACCURACY).alias(name) for name, share in PERCENTILES.items()]
@@ -109,7 +109,7 @@ def latency(deliveries: DataFrame, *, retries: bool = False) -> DataFrame:
 
 
 def not_consumed(spans: DataFrame) -> DataFrame:
-    """Messages that were sent and that no traced consumer has begun to consume."""
+    """Messages that were sent and that no traced consumer has received."""
     sends = spans.where((F.col("kind") == SEND) & F.col("success"))
     consumed = spans.where(F.col("kind") == CONSUME).select("msgId").distinct()
     return sends.join(consumed, "msgId", "left_anti")
@@ -136,7 +136,7 @@ def _plain_spans(events: DataFrame, kind: str, name: str) -> DataFrame:
 
 
 def _consumptions(events: DataFrame) -> DataFrame:
-    """Begin and end have request and message in common; the end comes in a message of its own, or never."""
+    """Start and end share request and message; the end is a separate trace message, or missing."""
     begun = events.where(F.col("kind") == "SubBefore").select(
         "requestId", "msgId", F.col("time").alias("startedAt"), "group", "keys", "retryTimes"
     )

@@ -1,5 +1,5 @@
-"""`verify`: every record, queue unit and index unit of a store directory, checked by many at once. Nothing is changed,
-and no broker is needed; the report is that of `rocketq store check`."""
+"""`verify`: every record, queue unit and index unit of a store directory, checked by parallel tasks. Nothing is
+changed, and no broker is needed; the report is that of `rocketq store check`."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def verify(
     range_bytes: int = RANGE_BYTES,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Checksums, offsets, and whether queues and index say what the log says. `root` must be seen by all nodes.
+    """Checks checksums, offsets, and that queues and index agree with the log. All nodes must be able to read `root`.
 
-    `log_dir`, `index_shape` (slots, units) and `delay_levels` as for `rocketq store check`. `progress` is told bytes.
+    `log_dir`, `index_shape` (slots, units) and `delay_levels` as for `rocketq store check`. `progress` gets bytes.
     """
     folder = Path(str(root).removeprefix("file://")).absolute()
     plan = VerifyPlan(

@@ -1,4 +1,4 @@
-"""%DLQ% topics -> dead_letters, which grows with each run -> dead_letter_causes, counted anew."""
+"""%DLQ% topics -> dead_letters, which grows with each run -> dead_letter_causes, recounted each time."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from rocketq.spark.pipelines import trace
 from rocketq.spark.pipelines.project_settings import source_options
 
 spark = SparkSession.active()
-# by pattern: a cluster where nobody traces anything has no such topic
+# by pattern: a cluster without traces has no such topic
 SOURCE = {**source_options(spark), "subscribePattern": TRACE_TOPIC}
 
 
