@@ -36,9 +36,14 @@ cdef class SendGrant(Grant):
     cdef readonly tuple templates
     cdef readonly list delay_queues
     cdef readonly SendGrant delayed
+    cdef readonly long long keyed_count, keyed_bytes
+    cdef long long[14] sizes
+    cdef bint note_send(self, long long count, long long size_bytes, bint keyed) except -1
 
 cdef class PullGrant(Grant):
     cdef readonly object key, tag_codes
     cdef readonly long long version
     cdef readonly long long broker_id, slow_broker_id, topic_sys_flag, group_sys_flag
     cdef public dict positions, commits
+
+cdef int size_class(long long size) noexcept

@@ -147,6 +147,8 @@ class SendGrant(Grant):
     the properties (where it is `traced`, with region and trace switch), `templates` are of the answers.
 
     Messages with delay level n are stored in `delay_queues[n - 1]` (None: not made yet) and counted by `delayed`.
+    `keyed_*` are those of messages with a sharding key, `sizes` requests by the average size of their messages:
+    without a sharding key in the first half, with one in the second.
     """
 
     def __init__(self, topic, group, scope, account, queues, generation, sys_flag, suffix, traced, templates):
@@ -158,11 +160,48 @@ class SendGrant(Grant):
         self.templates = templates
         self.delay_queues = []
         self.delayed = None
+        self.keyed_count = self.keyed_bytes = 0
+        if not cython.compiled:  # else zeroed when it was allocated
+            self.sizes = [0] * 14
 
     def delay_by(self, queues, delayed):
         """Messages with a delay level are admitted, too."""
         self.delay_queues = queues
         self.delayed = delayed
+
+    def note_send(self, count, size_bytes, keyed):
+        """Count a send; whether it is the first since the counters were collected."""
+        size: cython.longlong = size_bytes // count
+        bucket: cython.int = 0
+        if size > 1024:
+            bucket = 1 if size <= 4096 else size_class(size)
+        if keyed:
+            bucket += 7
+            self.keyed_count += count
+            self.keyed_bytes += size_bytes
+        self.sizes[bucket] += 1
+        return self.note(count, size_bytes)
+
+    def collect_sizes(self):
+        """(messages with a sharding key, their bytes, requests by size) since the last call."""
+        sizes: list = [0] * 14
+        bucket: cython.int
+        for bucket in range(14):
+            sizes[bucket] = self.sizes[bucket]
+            self.sizes[bucket] = 0
+        collected = self.keyed_count, self.keyed_bytes, sizes
+        self.keyed_count = self.keyed_bytes = 0
+        return collected
+
+
+def size_class(size):
+    """Which of Apache's size buckets above 4,096 bytes: 512 KiB, 1, 2, 4 MiB, more."""
+    bucket: cython.int = 2
+    limit: cython.longlong = 524288
+    while bucket < 6 and size > limit:
+        bucket += 1
+        limit *= 2
+    return bucket
 
 
 @cython.final

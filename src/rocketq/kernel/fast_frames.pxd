@@ -20,6 +20,8 @@ cdef class FastFrames:
     cdef readonly ParsedFrame refused
     cdef readonly bint stopped
     cdef long long scope
+    cdef long long[5] executed
+    cdef int code_index(self, ParsedFrame frame) noexcept
     cdef ParsedFrame _first
     cdef int forget_missed(self) except -1
     cdef bint is_no_frame(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept

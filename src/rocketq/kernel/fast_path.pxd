@@ -1,5 +1,5 @@
 from rocketq.kernel.admission cimport Generation
-from rocketq.kernel.primitives cimport send_now
+from rocketq.kernel.primitives cimport clock_ns, send_now
 from rocketq.kernel.answers cimport AnswerBuffer
 from rocketq.kernel.fast_frames cimport FastFrames
 from rocketq.kernel.fast_pulls cimport FastPulls
@@ -23,6 +23,9 @@ cdef class FastPath:
     cdef readonly list held
     cdef list _deferring
     cdef FastConnection _last
+    cdef long long[50] _took
+    cdef long long[5] _took_ns
+    cdef int observe(self, long long took_ns) noexcept
     cdef bint is_alone(self, FastConnection connection)
     cdef int defer(self, FastConnection connection) except -1
     cdef void forget(self, FastConnection connection)
@@ -50,3 +53,5 @@ cdef class FastConnection:
     cpdef write(self, bytes data)
     cpdef send_deferred(self)
     cdef int send(self, const unsigned char* p, Py_ssize_t count, AnswerBuffer out, bytes data) except -1
+
+cdef int time_class(long long took_ns) noexcept

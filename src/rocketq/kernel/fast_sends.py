@@ -213,7 +213,7 @@ class FastSends:
             if grant.limited:
                 grant.charge(self.appender.batch_count, self.appender.size)
             grant = grant.delayed
-        if grant.note(self.appender.batch_count, self.appender.size):
+        if grant.note_send(self.appender.batch_count, self.appender.size, self._properties.keyed):
             self.grown.append(grant)
         return 0
 

@@ -7,7 +7,7 @@ cpdef enum:
     PROPERTIES_BYTES_MAX = 32767
 
 cdef class SendProperties:
-    cdef readonly bint waits
+    cdef readonly bint waits, keyed
     cdef readonly Py_ssize_t length
     cdef readonly int delay_level
     cdef object _memory

@@ -18,12 +18,13 @@ SUFFIX_BYTES_MAX = 4_096
 
 @cython.cclass
 class SendProperties:
-    """The properties of the last send, `length` bytes; `waits` is the value of WAIT, `unique_*` where UNIQ_KEY is,
-    `delay_level` the value of DELAY (0: none)."""
+    """The properties of the last send, `length` bytes; `waits` is the value of WAIT, `keyed` whether there is a sharding
+    key, `unique_*` where UNIQ_KEY is, `delay_level` the value of DELAY (0: none)."""
 
     def __init__(self):
         view: cython.uchar[::1]
         self.waits = True
+        self.keyed = False
         self.length = self.unique_at = self.unique_len = 0
         self.delay_level = 0
         self._memory = bytearray(TEXT_BYTES_MAX + SUFFIX_BYTES_MAX)
@@ -61,6 +62,7 @@ class SendProperties:
         kept: cython.int = 0
         real: cython.bint = False
         self.waits = True
+        self.keyed = False
         self.unique_at = self.unique_len = 0
         self.delay_level = 0
         while at < count:
@@ -78,6 +80,8 @@ class SendProperties:
                 elif is_slow_name(q, at, size) or self.has_name_before(out, at, size):
                     return False
                 real = real or is_real_name(q, at, size)
+                if size == 13 and equal_bytes(q, at, b"__SHARDINGKEY", 0, 13):
+                    self.keyed = True
                 if self.keeps(at, name_end, item_end, out + 1 if out > 0 else out, batch, grant.traced):
                     if out > 0:
                         q[out] = 2
