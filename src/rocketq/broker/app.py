@@ -296,6 +296,7 @@ class Broker:
             ),
             middleware=(PersistBeforeReply(parts.autosave, shares, unshared=PULL_CODES),),
             changed=parts.store.generation.bump,
+            observe=parts.stats.broker_stats.metrics.answered,
         )
 
     def _check_guards(self, request: Command, connection: Connection) -> Command | None:

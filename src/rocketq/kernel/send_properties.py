@@ -18,8 +18,8 @@ SUFFIX_BYTES_MAX = 4_096
 
 @cython.cclass
 class SendProperties:
-    """The properties of the last send, `length` bytes; `waits` is the value of WAIT, `keyed` whether there is a sharding
-    key, `unique_*` where UNIQ_KEY is, `delay_level` the value of DELAY (0: none)."""
+    """The properties of the last send, `length` bytes; `waits` is the value of WAIT, `keyed` whether there is a
+    sharding key, `unique_*` where UNIQ_KEY is, `delay_level` the value of DELAY (0: none)."""
 
     def __init__(self):
         view: cython.uchar[::1]

@@ -52,6 +52,11 @@ class Command:
     fault: str | None = None
     """What is wrong with the header of a received request, of which only flag and opaque are known then."""
 
+    received_s: float = field(default=0.0, compare=False, repr=False)
+    """When a request was dispatched, by the performance counter; 0 where requests are not observed."""
+    is_held: bool = field(default=False, compare=False, repr=False)
+    """Whether the request was held: its handler returned without an answer."""
+
     @property
     def is_response(self) -> bool:
         return bool(self.flag & _RESPONSE)

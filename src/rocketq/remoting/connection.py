@@ -175,6 +175,7 @@ class Connection(asyncio.Protocol):
         """Send the answer to a request, immediately or later; a oneway request gets none."""
         if hooks := self._endpoint.dispatcher.hooks:
             run_after(hooks, self, request, response)
+        self._endpoint.dispatcher.answered(request, response.code, is_closed=self.is_closed)
         if request.is_oneway:
             return
         try:

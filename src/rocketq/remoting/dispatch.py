@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -68,6 +69,11 @@ class Hook(Protocol):
     def after(self, connection: Connection, request: Command, response: Command | None) -> None: ...
 
 
+Observe = Callable[[Command, int, float, str], None]
+"""Called with an answered request, its response code, the seconds it took, and the result: `success`, `oneway` or
+`write_channel_failed`."""
+
+
 class Registry(Protocol):
     """Accepts handlers: a dispatcher or a wrapper of one."""
 
@@ -89,7 +95,8 @@ class Dispatcher:
 
     Every request, of a known code or not, passes `checks` in order, then the handler inside `middleware`, the first
     outermost. With `handlers_max` unfinished handlers, further requests are answered with code 2. `changed` is called
-    when checks or hooks are added or removed.
+    when checks or hooks are added or removed. `observe` is called for every answered request; unlike a hook it
+    leaves the fast path on.
     """
 
     def __init__(
@@ -99,7 +106,9 @@ class Dispatcher:
         checks: Sequence[Check] = (),
         middleware: Sequence[Middleware] = (),
         changed: Callable[[], None] = lambda: None,
+        observe: Observe | None = None,
     ) -> None:
+        self._observe = observe
         self._handlers: dict[int, Handler] = {}
         self._middleware = tuple(middleware)
         self.handlers_max = handlers_max
@@ -127,6 +136,8 @@ class Dispatcher:
             connection.answer(request, request.answer(ResponseCode.SYSTEM_ERROR, remark=request.fault))
             return
         connection.language, connection.version = request.language, request.version
+        if self._observe is not None:
+            request.received_s = time.perf_counter()
         if self.hooks:
             run_before(self.hooks, connection, request)
         try:
@@ -134,16 +145,25 @@ class Dispatcher:
         except Exception as error:  # the boundary: a failing handler must not close the connection
             answer = failure_answer(request, error)
         if answer is None:
+            request.is_held = True
             return
         if isinstance(answer, EncodedReply):
             if self.hooks:
                 connection.answer(request, answer.to_command())
-            elif not request.is_oneway:
+                return
+            if not request.is_oneway:
                 connection.write(answer.frame)
+            self.answered(request, ResponseCode.SUCCESS, is_closed=connection.is_closed)
         elif isinstance(answer, Command):
             connection.answer(request, answer)
         else:
             self._start(request, connection, answer)
+
+    def answered(self, request: Command, code: int, *, is_closed: bool) -> None:
+        """Report an answered request to the observer."""
+        if self._observe is not None and request.received_s:
+            result = "oneway" if request.is_oneway else "write_channel_failed" if is_closed else "success"
+            self._observe(request, code, time.perf_counter() - request.received_s, result)
 
     def add_pending_work(self, is_done: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Register requests answered outside of handlers. `held_count` counts them; `is_done()` waits for the last."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 Labels = tuple[str, ...]
-"""Values of a family's labels, in their order."""
+"""Values of a family's labels, in their order. Labels with an empty value are left out, which means the same."""
 
 SERIES_MAX: Final = 50_000
 OTHER: Final = "__other__"
@@ -284,7 +284,7 @@ class Registry:
         yield f"{lines[-2]}{total}\n{lines[-1]}{value.sum}\n"
 
     def _label_text(self, family: Family, labels: Labels, le: str | None = None) -> str:
-        own = [f'{name}="{escape(value)}"' for name, value in zip(family.labels, labels, strict=True)]
+        own = [f'{name}="{escape(value)}"' for name, value in zip(family.labels, labels, strict=True) if value]
         if le is not None:
             own.append(f'le="{le}"')
         every = ",".join([*self._constant, *own])

@@ -44,6 +44,13 @@ class Health:
     def refusal(self) -> str | None:
         return self.closed or self.broken or self.follows or self.disk_full
 
+    @property
+    def cause(self) -> str:
+        """The reason as one word: `disk_full`, `slave`, `store_failed` or `not_open`."""
+        if self.closed or self.broken:
+            return "not_open" if self.closed else "store_failed"
+        return "slave" if self.follows else "disk_full"
+
     def stop_writing(self, reason: str) -> None:
         """Stop all appends after a failure that must not be overwritten; reads continue."""
         if self.broken is None:

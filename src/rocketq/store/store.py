@@ -275,6 +275,10 @@ class Store(Lookups):
         return self.health.refusal
 
     @property
+    def refusal_cause(self) -> str:
+        return self.health.cause
+
+    @property
     def failure(self) -> str | None:
         """The error after which the store accepts no more messages, or None."""
         return self.health.broken

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketq.broker.delay.levels import LOOK_MS, DelayCursors, Look
+from rocketq.broker.stats.broker_metrics import DELAY
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.protocol.bodies.offsets import DelayOffsets
 from rocketq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -98,7 +99,7 @@ class DelayService:
             busy |= self._deliver(look, now_ms)
         self._progress.mark()
         for count in self._redeliverer.take_counts():
-            self._stats.stored(count.topic, count.count, count.size_bytes, 0)
+            self._stats.stored(count.topic, count.count, count.size_bytes, 0, count.count, DELAY)
         return busy
 
     def _deliver(self, look: Look, now_ms: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from rocketq.broker.admin.autosave import save_in_slices
 from rocketq.broker.delay.open_timers import OpenTimer, OpenTimers, WaitingCounts
+from rocketq.broker.stats.broker_metrics import DELAY
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.errors import DamagedStateError
 from rocketq.model import NewMessage
@@ -124,7 +125,7 @@ class TimerService:
         if mark is not None:
             self._timers.settled(mark)
         for count in self._redeliverer.take_counts():
-            self._stats.stored(count.topic, count.count, count.size_bytes, 0)
+            self._stats.stored(count.topic, count.count, count.size_bytes, 0, count.count, DELAY)
             self._counts.add(count.topic, -count.count, now_ms)
         return busy
 

@@ -16,6 +16,7 @@ from rocketq.broker.groups.offsets import OffsetTable, PullPositions
 from rocketq.broker.ha.durability import must_wait
 from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pipeline.answer_templates import pull_templates, send_templates
+from rocketq.broker.stats.broker_metrics import DELAY, NORMAL
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.errors import RemoteProtocolError
 from rocketq.kernel.admission import PullGrant
@@ -27,6 +28,7 @@ from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import Perm
 from rocketq.protocol.frame import FRAME_BYTES_MAX, FrameDecoder, command_of
+from rocketq.protocol.names import SCHEDULE_TOPIC
 from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection, Dispatcher
 from rocketq.runtime.clock import Clock, SystemClock
@@ -36,6 +38,7 @@ REST_BYTES_MAX: Final = 64 << 10  # longer unfinished frames go to the decoder, 
 _HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
 _DIGITS_MAX: Final = 9  # of a queue's number
 _TRIES_MAX: Final = 100  # rejected frames per read that the kernel executes after a grant was made
+_DELAY_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _connection_numbers = itertools.count(1)
 
 
@@ -306,12 +309,12 @@ class BrokerFastPath:
         """Add the kernel's results to stats and offsets: before handlers run, every second, and before the last
         save."""
         for grant in self._sends.grown:
-            count, size_bytes, times = grant.collect()
-            self._ports.stats.stored(grant.topic.decode(), count, size_bytes, 0, times)
+            self._ports.stats.stored_by_kernel(grant, DELAY if grant.topic == _DELAY_TOPIC else NORMAL)
         self._sends.grown.clear()
         for served in self._pulls.served:
             self._collect_pulls(served)
         self._pulls.served.clear()
+        self._ports.stats.metrics.answered_by_kernel(self._path.collect_times())
 
     def tick(self) -> None:
         """Run every second: log files may be deleted and pages evicted."""

@@ -8,7 +8,7 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
 from rocketq.broker.groups.table import GroupTable
-from rocketq.broker.stats.stats_table import StatsTable
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigList, GroupForbidden, GroupSubscription
 from rocketq.protocol.bodies.topics import TopicList
 from rocketq.protocol.codes import RequestCode, ResponseCode
@@ -28,7 +28,7 @@ class GroupPorts:
     consumers: ConsumerGroups[Connection]
     offsets: OffsetTable
     positions: PullPositions
-    stats_table: StatsTable
+    stats: BrokerStats
     clock: Clock
 
 
@@ -52,7 +52,7 @@ async def put_several(request: Request[None], ports: GroupPorts) -> Reply:
 def delete(request: Request[headers.DeleteGroupRequest], ports: GroupPorts) -> Reply:
     group = request.header.group
     ports.groups.delete(group, now_ms=ports.clock.now_ms())
-    ports.stats_table.forget_group(group)
+    ports.stats.forget_group(group)
     ports.positions.forget_group(group)
     if request.header.clean_offset:
         ports.offsets.forget_group(group)

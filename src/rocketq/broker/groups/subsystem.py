@@ -62,7 +62,7 @@ class GroupSubsystem:
             ChangeNotices(self.consumers.members, call_later),
         )
         self._groups = handlers.GroupPorts(
-            settings, self.table, self.consumers, self.offsets, self.positions, stats.table, clock
+            settings, self.table, self.consumers, self.offsets, self.positions, stats, clock
         )
         self._offsets = offset_handlers.OffsetPorts(settings, self.offsets, store)
         self._locks = queue_locks.LockPorts(self.locks, clock, may_lock)

@@ -11,7 +11,7 @@ groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rocketq.access.rights import Action
@@ -45,6 +45,8 @@ class Rejection:
     code: int
     remark: str
     fields: Mapping[str, str] | None = None
+    cause: str | None = field(default=None, compare=False)
+    """The reason as one word for metrics, where the code does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def admit_send(
         return Rejection(denial.code, denial.remark)
     quotas = tables.quotas.buckets(ask.topic, ask.group, ask.principal)
     if (fault := quota_fault(quotas, now_ms)) is not None:
-        return Rejection(ResponseCode.SYSTEM_BUSY, fault)
+        return Rejection(ResponseCode.SYSTEM_BUSY, fault, cause="quota")
     topic = topic or create()
     if topic is None:
         return Rejection(ResponseCode.TOPIC_NOT_EXIST, f"topic {ask.topic} does not exist, create it first")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from rocketq.broker.ha.durability import must_wait, wait_durable
 from rocketq.broker.pipeline.admission import AdmissionTables, Rejection, SendAdmission, SendAsk, admit_send
 from rocketq.broker.pipeline.answer_templates import SendAnswers
 from rocketq.broker.pipeline.quotas import charge, quota_fault
+from rocketq.broker.stats.broker_metrics import NORMAL, message_type
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction.half_messages import HALF_PROPERTIES_BYTES_MAX
@@ -66,6 +67,8 @@ class SendPlan:
     transaction_id: str | None
     recall_handle: str | None = None
     quotas: tuple[Any, ...] = ()
+    kind: str = NORMAL
+    """The message type in metrics."""
 
 
 handlers: Handlers[SendPorts] = Handlers()
@@ -80,6 +83,15 @@ _CODES: Final = {
     AppendStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
     AppendStatus.PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
 }
+_CAUSES: Final[Mapping[int, str]] = {
+    ResponseCode.NO_PERMISSION: "no_permission",
+    ResponseCode.TOPIC_NOT_EXIST: "unknown_topic",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "unknown_group",
+    ResponseCode.SYSTEM_BUSY: "flow_control",
+    ResponseCode.MESSAGE_ILLEGAL: "illegal_message",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "store_failed",
+}
+"""Why sends are rejected, for metrics, where the code says it."""
 _NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *TIMER_PROPERTIES)
 DEFAULT_RETRIES_MAX: Final = 16
 _PROPERTIES_CHARS_MAX: Final = 1 << 17  # longer properties are rejected before parsing
@@ -136,6 +148,7 @@ def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
         born_host=request.connection.peer,
         reconsume_times=header.reconsume_times,
     )
+    kind = NORMAL if is_batch else message_type(properties)
     message = store_as(message, properties) if is_batch else _place(message, properties, ports)
     transaction_id = properties.get(Property.UNIQUE_KEY) if request.version >= V5_0_0 else None
     return SendPlan(
@@ -146,6 +159,7 @@ def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
         transaction_id,
         handle_of(message, properties, config.name),
         admitted.quotas,
+        kind,
     )
 
 
@@ -167,7 +181,7 @@ def _admit(request: Request[SendRequest], ports: SendPorts) -> SendAdmission:
     ask = SendAsk(header.topic, header.group, request.connection, principal)
     admitted = admit_send(ask, ports.admission, now_ms, create)
     if isinstance(admitted, Rejection):
-        raise _refusal(ports, admitted.code, admitted.remark)
+        raise _refusal(ports, admitted.code, admitted.remark, admitted.cause)
     return admitted
 
 
@@ -267,7 +281,7 @@ def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
         result = ports.store.append(plan.message, wait=False)
     if result.status.stored:
         took_ms = ports.clock.monotonic_ms() - began_ms
-        ports.stats.stored(plan.message.topic, len(result.log_offsets), result.size, took_ms)
+        ports.stats.stored(plan.message.topic, len(result.log_offsets), result.size, took_ms, kind=plan.kind)
         charge(plan.quotas, len(result.log_offsets), result.size)
         if plan.message.topic == HALF_TOPIC and ports.transactions is not None:
             ports.transactions.prepared(plan.message, result)
@@ -284,7 +298,7 @@ async def _append_safely(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> R
         remark = f"[TIMEOUT_CLEAN_QUEUE]broker busy, the request waited {waited_ms} ms for its turn"
         raise _refusal(ports, ResponseCode.SYSTEM_BUSY, remark)
     if (fault := quota_fault(plan.quotas, ports.clock.now_ms())) is not None:
-        raise _refusal(ports, ResponseCode.SYSTEM_BUSY, fault)
+        raise _refusal(ports, ResponseCode.SYSTEM_BUSY, fault, "quota")
     result = _append(plan, ports)
     if result.status is AppendStatus.OK:
         status, reason = await wait_durable(ports.store, result.end)
@@ -304,7 +318,7 @@ def _reply(plan: SendPlan, result: AppendResult, ports: SendPorts) -> Reply:
     code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
     if not result.status.stored:
         tag = "[REJECTREQUEST]" if code == ResponseCode.SYSTEM_BUSY else ""
-        raise _refusal(ports, code, tag + (result.reason or result.status.value))
+        raise _refusal(ports, code, tag + (result.reason or result.status.value), _append_cause(plan, result, ports))
     config = ports.settings.config
     header = SendResponse(
         message_id=result.message_id,
@@ -318,7 +332,19 @@ def _reply(plan: SendPlan, result: AppendResult, ports: SendPorts) -> Reply:
     return Reply(code, result.reason or None, header=header)
 
 
-def _refusal(ports: SendPorts, code: int, remark: str) -> RequestRejected:
+def _append_cause(plan: SendPlan, result: AppendResult, ports: SendPorts) -> str | None:
+    """Why the store rejected a message, for metrics; None where the answer's code says it."""
+    if result.status is AppendStatus.SERVICE_NOT_AVAILABLE:
+        return ports.store.refusal_cause
+    if result.status is AppendStatus.PAGE_CACHE_BUSY:
+        return "page_cache"
+    too_large = len(plan.message.body) > ports.store.config.message_bytes_max
+    return "too_large" if too_large or result.status is AppendStatus.PROPERTIES_SIZE_EXCEEDED else None
+
+
+def _refusal(ports: SendPorts, code: int, remark: str, cause: str | None = None) -> RequestRejected:
+    """An answer that rejects a send, counted by cause."""
+    ports.stats.metrics.refused_send(cause or _CAUSES.get(code, "invalid_request"))
     config = ports.settings.config
     trace = "true" if config.trace_on else "false"
     return RequestRejected(code, remark, {Property.REGION: config.region, Property.TRACE_ON: trace})

@@ -20,6 +20,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import Perm, TopicSysFlag
 from rocketq.protocol.headers.pull import SendBackRequest
 from rocketq.protocol.names import (
+    DLQ_PREFIX,
     HALF_OP_TOPIC,
     HALF_TOPIC,
     SCHEDULE_TOPIC,
@@ -153,7 +154,11 @@ def _append(message: NewMessage, record: Record, group: str, ports: SendBackPort
     if result.status is not AppendStatus.OK:
         ports.stats.totals.put_failed()
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, result.reason or result.status.value)
-    ports.stats.stored(message.topic, 1, result.size, 0)
+    ports.stats.stored(message.topic, 1, result.size, 0, kind=None)
+    if message.topic.startswith(DLQ_PREFIX):
+        ports.stats.metrics.dead_letter(
+            group, decode_properties(record.properties).get(Property.RETRY_TOPIC, record.topic)
+        )
     ports.stats.table.add(StatName.SEND_BACK_COUNT, group_key(record.topic, group), 1)
     if ports.store.config.flush_type is FlushType.SYNC_FLUSH:
         return _when_durable(result.end, ports)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rocketq.broker.stats.broker_metrics import NORMAL, BrokerMetrics
 from rocketq.broker.stats.stats_table import SAMPLE_MS, StatName, StatsTable, group_key
 from rocketq.broker.stats.totals import BrokerTotals
+from rocketq.kernel.admission import SendGrant
 
 
 class BrokerStats:
@@ -13,6 +15,7 @@ class BrokerStats:
         self._cluster = cluster
         self.table = StatsTable(now_ms)
         self.totals = BrokerTotals(now_ms)
+        self.metrics = BrokerMetrics()
         self._day: int | None = None
         self._sampled_ms = now_ms
 
@@ -30,8 +33,23 @@ class BrokerStats:
         self._sampled_ms = now_ms
         return self.table.sample(now_ms)
 
-    def stored(self, topic: str, count: int, size_bytes: int, took_ms: int, times: int = 1) -> None:
-        """Count `count` messages stored by `times` send requests."""
+    def stored(
+        self, topic: str, count: int, size_bytes: int, took_ms: int, times: int = 1, kind: str | None = NORMAL
+    ) -> None:
+        """Count `count` messages stored by `times` send requests; `kind` is their type in metrics (None: they are not
+        counted there)."""
+        self._add_stored(topic, count, size_bytes, took_ms, times)
+        if kind is not None:
+            self.metrics.stored(topic, kind, count, size_bytes, times)
+
+    def stored_by_kernel(self, grant: SendGrant, kind: str) -> None:
+        """Collect what the fast path stored by a grant."""
+        topic = grant.topic.decode()
+        count, size_bytes, times = grant.collect()
+        self._add_stored(topic, count, size_bytes, 0, times)
+        self.metrics.stored_by_kernel(topic, count, size_bytes, grant.collect_sizes(), kind)
+
+    def _add_stored(self, topic: str, count: int, size_bytes: int, took_ms: int, times: int) -> None:
         self.totals.put(count, size_bytes, took_ms)
         self.table.add(StatName.TOPIC_PUT_COUNT, topic, count, times)
         self.table.add(StatName.TOPIC_PUT_BYTES, topic, size_bytes, times)
@@ -41,6 +59,7 @@ class BrokerStats:
         """Count `count` messages returned to `times` pull requests."""
         self.totals.got(count, took_ms, times)
         if count:
+            self.metrics.given(topic, group, count, size_bytes)
             key = group_key(topic, group)
             self.table.add(StatName.GROUP_GET_COUNT, key, count, times)
             self.table.add(StatName.GROUP_GET_BYTES, key, size_bytes, times)
@@ -51,3 +70,11 @@ class BrokerStats:
 
     def put_tps(self, topic: str) -> float:
         return self.table.tps(StatName.TOPIC_PUT_COUNT, topic)
+
+    def forget_topic(self, topic: str) -> None:
+        self.table.forget_topic(topic)
+        self.metrics.forget_topic(topic)
+
+    def forget_group(self, group: str) -> None:
+        self.table.forget_group(group)
+        self.metrics.forget_group(group)

@@ -10,7 +10,7 @@ from typing import Final
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.consumer_groups import ConsumerGroups
 from rocketq.broker.groups.offsets import OffsetTable, PullPositions
-from rocketq.broker.stats.stats_table import StatsTable
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable, reply_topic
 from rocketq.protocol.bodies.groups import GroupList
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicList, attribute_fault
@@ -31,7 +31,7 @@ class TopicPorts:
     consumers: ConsumerGroups[Connection]
     offsets: OffsetTable
     positions: PullPositions
-    stats_table: StatsTable
+    stats: BrokerStats
     store: StoreWriter
     clock: Clock
 
@@ -136,7 +136,7 @@ async def delete(request: Request[headers.DeleteTopicRequest], ports: TopicPorts
 async def forget(topic: str, ports: TopicPorts) -> None:
     ports.offsets.forget_topic(topic)
     ports.positions.forget_topic(topic)
-    ports.stats_table.forget_topic(topic)
+    ports.stats.forget_topic(topic)
     await asyncio.to_thread(ports.store.delete_topic, topic)
 
 

@@ -33,7 +33,7 @@ class TopicSubsystem:
         self._store = store
         self._clock = clock
         self._ports = handlers.TopicPorts(
-            settings, table, groups.consumers, groups.offsets, groups.positions, stats.table, store, clock
+            settings, table, groups.consumers, groups.offsets, groups.positions, stats, store, clock
         )
         settings.listeners.append(self._settings_changed)
 

@@ -44,6 +44,8 @@ class OpenTransaction:
     checks: int = 0
     immunity_ms: int | None = None
     resumed: bool = False
+    topic: str = ""
+    """The topic that the message gets when it is committed."""
     verified: bool = True
     """False for transactions from before the last start, which may be committed without an op message."""
 

@@ -81,6 +81,7 @@ def opened_from(half: Half, root: int, *, verified: bool = True) -> OpenTransact
         checks=half.checks,
         immunity_ms=half.immunity_ms,
         resumed=half.is_resumed,
+        topic=half.topic,
         verified=verified,
     )
 

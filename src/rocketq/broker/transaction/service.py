@@ -101,6 +101,7 @@ class Transactions:
         make_key: Callable[[], str] = lambda: "",
         place: Callable[[NewMessage], NewMessage] = lambda message: message,
         on_committed: Callable[[NewMessage, AppendResult], None] = lambda message, result: None,
+        on_finished: Callable[[str, Outcome, int], None] = lambda topic, outcome, took_ms: None,
     ) -> None:
         """`place` places a committed message, which may have a delay."""
         self.ledger = TransactionLedger()
@@ -112,6 +113,7 @@ class Transactions:
         self._make_key = make_key
         self._place = place
         self._on_committed = on_committed
+        self._on_finished = on_finished
         self._pending_ops: deque[tuple[int, int | None, int | None]] = deque()  # ops that the store rejected
         self._floors: tuple[int, Floors] | None = None
 
@@ -134,13 +136,15 @@ class Transactions:
 
     def prepared(self, message: NewMessage, result: AppendResult) -> None:
         """A half was stored."""
+        properties = decode_properties(message.properties)
         transaction = OpenTransaction(
             root=result.queue_offset,
             queue_offset=result.queue_offset,
             log_offset=result.log_offset,
             store_ms=result.store_ms,
             born_ms=message.born_ms,
-            immunity_ms=immunity_ms(decode_properties(message.properties)),
+            immunity_ms=immunity_ms(properties),
+            topic=properties.get(Property.REAL_TOPIC, ""),
         )
         self.ledger.opened(transaction)
 
@@ -202,11 +206,16 @@ class Transactions:
         if wanted is Outcome.COMMITTED:
             self._commit(half)
             self._close(transaction, wanted)
+            self._finished(half, wanted)
             return
         result = self._write_op(transaction.queue_offset, key=_key(transaction))
         if not result.status.stored:
             raise RejectedDecisionError(result.reason or result.status.value, append=result.status)
         self.ledger.completed(transaction.root, wanted)
+        self._finished(half, wanted)
+
+    def _finished(self, half: Half, outcome: Outcome) -> None:
+        self._on_finished(half.topic, outcome, self._now_ms() - half.record.born_ms)
 
     def _commit(self, half: Half) -> None:
         if half.topic not in self._topics:

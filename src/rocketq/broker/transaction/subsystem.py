@@ -9,11 +9,12 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.delay.placement import BadDelayError, place
 from rocketq.broker.groups.members import ProducerGroups
 from rocketq.broker.groups.offsets import OffsetTable
+from rocketq.broker.stats.broker_metrics import TRANSACTION
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction import handlers
 from rocketq.broker.transaction.checks import TransactionChecks
-from rocketq.broker.transaction.ledger import CheckRules
+from rocketq.broker.transaction.ledger import CheckRules, Outcome
 from rocketq.broker.transaction.message_log import StoreIndex, TransactionLog
 from rocketq.broker.transaction.service import Transactions
 from rocketq.model import NewMessage
@@ -53,6 +54,7 @@ class TransactionSubsystem:
             make_key=lambda: secrets.token_hex(16).upper(),
             place=self._place,
             on_committed=self._count,
+            on_finished=self._finished,
         )
         self.checks = TransactionChecks(self.service, producers, store, settings, clock, may_check=may_check)
         self._ports = handlers.TransactionPorts(self.service, store, check_access)
@@ -78,4 +80,7 @@ class TransactionSubsystem:
             return message
 
     def _count(self, message: NewMessage, result: AppendResult) -> None:
-        self._stats.stored(message.topic, 1, result.size, 0)
+        self._stats.stored(message.topic, 1, result.size, 0, kind=TRANSACTION)
+
+    def _finished(self, topic: str, outcome: Outcome, took_ms: int) -> None:
+        self._stats.metrics.transaction_finished(topic, committed=outcome is Outcome.COMMITTED, took_ms=took_ms)
