@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+from contextlib import suppress
 
 import pytest
 
 from rocketq.cli.load.driving import Outcome, Plan, drive
+from rocketq.client.errors import NoQueueError
 from rocketq.errors import ConnectionClosedError
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import encode_command
@@ -114,3 +117,49 @@ def test_a_broker_that_goes_away_before_the_first_answer_is_an_error() -> None:
     """Goal: figures of nothing are none."""
     with pytest.raises(ConnectionClosedError):
         drive_until_it_leaves(0)
+
+
+def test_a_run_continues_on_the_next_master_and_reports_the_gap() -> None:
+    """Goal: a failover costs the time until the next answer, and no figure becomes negative."""
+
+    async def work() -> Outcome:
+        first_ends = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            answers = itertools.count()
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
+                while not (next(answers) >= 20 and not first_ends.is_set()):
+                    await reader.readexactly(4)
+                    writer.write(encode_command(Command(code=0, flag=1)))
+                    await writer.drain()
+            first_ends.set()
+            writer.close()
+
+        servers = [await asyncio.start_server(serve, "127.0.0.1", 0) for _ in range(2)]
+        first, second = (f"127.0.0.1:{server.sockets[0].getsockname()[1]}" for server in servers)
+        asked = itertools.count()
+
+        async def locate(addr: str) -> str:
+            assert addr == first
+            if next(asked) < 5:
+                raise NoQueueError("T", "no master")
+            return second
+
+        plan = Plan(
+            links=[(first, [b"send"])],
+            in_flight=2,
+            messages_per_request=1,
+            seconds=60,
+            warm_up_s=0,
+            pids=(),
+            count=1_000,
+            locate=locate,
+        )
+        async with servers[0], servers[1]:
+            return await drive(plan, lambda ran_s, rate: None)
+
+    outcome = asyncio.run(asyncio.wait_for(work(), 30))
+    assert not outcome.broken_off
+    assert outcome.figures.messages == 1_000
+    assert outcome.figures.reconnects == 1
+    assert 0.2 < outcome.figures.gap_s < 10

@@ -101,6 +101,7 @@ def test_figures_add_up() -> None:
     assert (figures.messages_per_s, figures.requests_per_s, figures.mb_per_s) == (4.0, 2.0, 2.0)
     assert (figures.client_cpu_us_per_message, figures.broker_cpu_us_per_message) == (250.0, 500.0)
     assert figures_of(tally, latencies, 2.0, CpuUse(0.0, None)).broker_cpu_us_per_message is None
+    assert CpuUse(2.0, 1.0).since(CpuUse(1.0, 3.0)).broker_s is None, "a process that was replaced has no negative cost"
 
 
 def test_the_cpu_of_this_process_is_seen() -> None:

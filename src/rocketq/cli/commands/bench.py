@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from rocketq.cli.commands.calling import FAILED, NOT_FOUND, Caller, calls_cluster, example
-from rocketq.cli.load.driving import Outcome, Plan, drive
+from rocketq.cli.load.driving import Locate, Outcome, Plan, drive
 from rocketq.cli.load.figures import Figures
 from rocketq.cli.load.processes import cpu_seconds, listeners
 from rocketq.cli.load.requests import GROUP, QueueStretch, SendShape, pull_requests, send_requests
@@ -99,7 +99,7 @@ def send(caller: Caller, topic: str, body_bytes: int, batch: int, queues: int, *
 
     async def work(admin: AsyncAdmin) -> Outcome:
         route = await _route(admin, topic, queues)
-        plan = _send_plan(shape, route, publish_queues(topic, route), **load)
+        plan = _send_plan(shape, route, publish_queues(topic, route), **load, locate=_locator(admin, topic, route))
         return await drive(_with_pids(plan), _teller(caller, plan))
 
     _report(caller, f"sends of {batch if batch > 1 else 'single'} x {body_bytes} bytes", caller.run(work))
@@ -120,7 +120,7 @@ def consume(caller: Caller, topic: str, pull_count: int, **load: Any) -> None:
         stretches = await _stretches(admin, subscribe_queues(topic, route))
         if not stretches:
             raise NotFoundError("a message of topic", topic, f"`rocketq bench send {topic}` makes some")
-        plan = _pull_plan(stretches, route, pull_count, **load)
+        plan = _pull_plan(stretches, route, pull_count, **load, locate=_locator(admin, topic, route))
         return await drive(_with_pids(plan), _teller(caller, plan))
 
     _report(caller, f"pulls of {pull_count}", caller.run(work))
@@ -195,6 +195,18 @@ def _pull_plan(
     return Plan(links=links, in_flight=in_flight, messages_per_request=None, **load)
 
 
+def _locator(admin: AsyncAdmin, topic: str, route: TopicRoute) -> Locate:
+    """Finds the master that continues for a broker after a failover or a restart."""
+    names = {addr: broker.broker_name for broker in route.brokers for addr in broker.addrs.values()}
+
+    async def locate(addr: str) -> str:
+        current = await admin.session.routes.refresh(topic)
+        names.update({addr: broker.broker_name for broker in current.brokers for addr in broker.addrs.values()})
+        return master_addr(current, MessageQueue(topic=topic, broker_name=names[addr], queue_id=0))
+
+    return locate
+
+
 def _with_pids(plan: Plan) -> Plan:
     """Brokers of this host need not be named."""
     return plan if plan.pids else replace(plan, pids=listeners({addr for addr, _ in plan.links}))
@@ -218,6 +230,12 @@ def _report(caller: Caller, what: str, outcome: Outcome) -> None:
     caller.show(figures, figures_text(what, figures))
     if figures.refused:
         click.echo(f"{figures.refused} requests were refused, the first with: {outcome.refusal}", err=True)
+    if figures.reconnects or figures.gap_s:
+        click.echo(
+            f"connections lost: {figures.unanswered} requests without an answer, {figures.reconnects} reconnects, "
+            f"no answer for up to {figures.gap_s:.2f} s",
+            err=True,
+        )
     if outcome.broken_off:
         click.echo(f"the run ended after {figures.seconds:.1f} s: {outcome.broken_off}", err=True)
     if figures.refused or outcome.broken_off:
@@ -232,6 +250,8 @@ def figures_text(what: str, figures: Figures) -> str:
     if figures.broker_cpu_us_per_message is not None:
         cpu += f"  broker {figures.broker_cpu_us_per_message:.2f}"
     cpu += " us a message"
+    if figures.gap_s:
+        cpu += f"\noutage      no answer for up to {figures.gap_s:.2f} s"
     return (
         f"{what}, {figures.seconds:g} s\n"
         f"messages    {figures.messages_per_s:,.0f}/s ({figures.messages:,})\n"

@@ -29,16 +29,20 @@ class Run:
     counting: bool = False
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first answer, which starts the run."""
-    lost: Callable[[Exception], None] = lambda error: None
+    lost: Callable[[LoadConnection, Exception], None] = lambda connection, error: None
 
 
 class LoadConnection(asyncio.Protocol):
     """Sends its requests round and round. Answers are matched with requests in their order."""
 
-    def __init__(self, run: Run, addr: str, requests: list[bytes]) -> None:
+    def __init__(self, run: Run, addr: str, requests: list[bytes], answered_s: float | None = None) -> None:
+        """`answered_s` is the time of the last answer of a lost connection that this one replaces."""
         self._run = run
-        self._addr = addr
-        self._requests = requests
+        self.addr = addr
+        self.requests = requests
+        self._gap_from_s = answered_s
+        self.answered_s = asyncio.get_running_loop().time() if answered_s is None else answered_s
+        """When the last answer arrived; before the first one, the start."""
         self._next = 0
         self._began: deque[tuple[float, int]] = deque()
         self._unread = bytearray()
@@ -61,7 +65,11 @@ class LoadConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._lost.set()
         if not self._closing:
-            self._run.lost(ConnectionClosedError(self._addr, str(error or "the broker closed the connection")))
+            unanswered = sum(count for _, count in self._began)
+            self._run.tally.unanswered += unanswered
+            if self._run.requests_left is not None:
+                self._run.requests_left += unanswered
+            self._run.lost(self, ConnectionClosedError(self.addr, str(error or "the broker closed the connection")))
 
     def data_received(self, data: bytes) -> None:
         self._unread += data
@@ -77,6 +85,10 @@ class LoadConnection(asyncio.Protocol):
         del self._unread[:used]
         if answers:
             run.answered.set()
+            self.answered_s = self._loop.time()
+            if self._gap_from_s is not None:
+                tally.gap_s = max(tally.gap_s, self.answered_s - self._gap_from_s)
+                self._gap_from_s = None
         self._answered(answers)
         if not self._closing:
             self._send(answers)
@@ -110,10 +122,8 @@ class LoadConnection(asyncio.Protocol):
         if count <= 0 or self._transport is None:
             return
         first, last = self._next, self._next + count
-        total = len(self._requests)
+        total = len(self.requests)
         self._next = last % total
-        pieces = (
-            self._requests[first:last] if last <= total else [self._requests[n % total] for n in range(first, last)]
-        )
+        pieces = self.requests[first:last] if last <= total else [self.requests[n % total] for n in range(first, last)]
         self._began.append((self._loop.time(), count))
         self._transport.write(b"".join(pieces))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rocketq.cli.load.connections import LoadConnection, Run
 from rocketq.cli.load.figures import CpuUse, Figures, figures_of
 from rocketq.cli.load.processes import cpu_seconds
-from rocketq.errors import RemotingError, UnreachableError
+from rocketq.errors import RemotingError, RocketQError, UnreachableError
 from rocketq.remoting.address import split_addr
 
 TICK_S = 1.0
 COUNT_TICK_S = 0.01
 ANSWER_S_MAX = 30.0
+RECONNECT_PAUSE_S = 0.05
+
+Locate = Callable[[str], Awaitable[str]]
+"""The current address of the master that had this address when the run started; a RocketQError if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,8 @@ class Plan:
     warm_up_s: float
     pids: tuple[int, ...]
     count: int | None = None
+    locate: Locate | None = None
+    """Where to continue after a lost connection. None: the run ends with it."""
 
     @property
     def requests_count(self) -> int | None:
@@ -55,8 +61,18 @@ async def drive(plan: Plan, tell: Callable[[float, float], None]) -> Outcome:
     loop = asyncio.get_running_loop()
     failed: asyncio.Future[None] = loop.create_future()
     run = Run(plan.in_flight, plan.messages_per_request, plan.body_bytes, plan.requests_count)
-    run.lost = lambda error: None if failed.done() else failed.set_exception(error)
     connections: list[LoadConnection] = []
+    replacing: dict[asyncio.Task[None], LoadConnection] = {}
+
+    def lost(connection: LoadConnection, error: Exception) -> None:
+        if plan.locate is not None and run.counting:
+            task = loop.create_task(_replace(run, plan.locate, connection, connections, failed))
+            replacing[task] = connection
+            task.add_done_callback(replacing.pop)
+        elif not failed.done():
+            failed.set_exception(error)
+
+    run.lost = lost
     run.counting = plan.count is not None
     before, began, broken_off = _cpu_use(plan.pids), loop.time(), ""
     try:
@@ -74,8 +90,13 @@ async def drive(plan: Plan, tell: Callable[[float, float], None]) -> Outcome:
                 raise
             broken_off = str(error)
         run.counting = False
+        for connection in replacing.values():
+            run.tally.gap_s = max(run.tally.gap_s, loop.time() - connection.answered_s)
         took, used = loop.time() - began, _cpu_use(plan.pids).since(before)
     finally:
+        for task in list(replacing):
+            task.cancel()
+        await asyncio.gather(*replacing, return_exceptions=True)
         await asyncio.gather(*(connection.close() for connection in connections))
         if not failed.done():
             failed.cancel()
@@ -83,14 +104,42 @@ async def drive(plan: Plan, tell: Callable[[float, float], None]) -> Outcome:
 
 
 def _cpu_use(pids: tuple[int, ...]) -> CpuUse:
-    return CpuUse(time.process_time(), cpu_seconds(pids))
+    try:
+        return CpuUse(time.process_time(), cpu_seconds(pids))
+    except OSError:  # a broker has ended during the run
+        return CpuUse(time.process_time(), None)
 
 
-async def _connect(run: Run, addr: str, requests: list[bytes]) -> LoadConnection:
+async def _replace(
+    run: Run,
+    locate: Locate,
+    lost: LoadConnection,
+    connections: list[LoadConnection],
+    failed: asyncio.Future[None],
+) -> None:
+    """Connect to the current master instead of a lost connection, for as long as the run waits for answers."""
+    connections.remove(lost)
+    deadline_s = asyncio.get_running_loop().time() + ANSWER_S_MAX
+    while True:
+        try:
+            addr = await locate(lost.addr)
+            connections.append(await _connect(run, addr, lost.requests, lost.answered_s))
+        except RocketQError as error:
+            if asyncio.get_running_loop().time() >= deadline_s:
+                if not failed.done():
+                    failed.set_exception(error)
+                return
+            await asyncio.sleep(RECONNECT_PAUSE_S)
+        else:
+            run.tally.reconnects += 1
+            return
+
+
+async def _connect(run: Run, addr: str, requests: list[bytes], answered_s: float | None = None) -> LoadConnection:
     host, port = split_addr(addr)
     try:
         _, made = await asyncio.get_running_loop().create_connection(
-            lambda: LoadConnection(run, addr, requests), host, port
+            lambda: LoadConnection(run, addr, requests, answered_s), host, port
         )
     except OSError as error:
         raise UnreachableError(addr, str(error)) from error

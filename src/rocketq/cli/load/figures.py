@@ -43,11 +43,16 @@ class Tally:
     size_bytes: int = 0
     refused: int = 0
     refusal: str = ""
+    unanswered: int = 0
+    """Requests in flight on connections that were lost."""
+    reconnects: int = 0
+    gap_s: float = 0.0
+    """The longest time that a lost connection and its replacement were without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a run came to; the brokers' CPU is None where their processes are not known."""
+    """The results of a run; the brokers' CPU is None if their processes are unknown or were replaced."""
 
     seconds: float
     messages: int
@@ -60,6 +65,9 @@ class Figures:
     p999_us: float
     max_us: float
     refused: int
+    unanswered: int
+    reconnects: int
+    gap_s: float
     client_cpu_us_per_message: float | None
     broker_cpu_us_per_message: float | None
 
@@ -72,8 +80,9 @@ class CpuUse:
     broker_s: float | None
 
     def since(self, before: CpuUse) -> CpuUse:
-        known = self.broker_s is not None and before.broker_s is not None
-        return CpuUse(self.client_s - before.client_s, self.broker_s - before.broker_s if known else None)  # type: ignore[operator]
+        if self.broker_s is None or before.broker_s is None or self.broker_s < before.broker_s:
+            return CpuUse(self.client_s - before.client_s, None)  # a thread or process that ended takes its time along
+        return CpuUse(self.client_s - before.client_s, self.broker_s - before.broker_s)
 
 
 def figures_of(tally: Tally, latencies: Latencies, seconds: float, cpu: CpuUse) -> Figures:
@@ -91,8 +100,11 @@ def figures_of(tally: Tally, latencies: Latencies, seconds: float, cpu: CpuUse) 
         p999_us=round(p999, 1),
         max_us=round(latencies.max_us, 1),
         refused=tally.refused,
+        unanswered=tally.unanswered,
+        reconnects=tally.reconnects,
+        gap_s=round(tally.gap_s, 3),
         client_cpu_us_per_message=_each_us(cpu.client_s, tally.messages),
-        broker_cpu_us_per_message=_each_us(cpu.broker_s, tally.messages),
+        broker_cpu_us_per_message=_each_us(None if tally.reconnects else cpu.broker_s, tally.messages),
     )
 
 
