@@ -24,7 +24,7 @@ from rocketq.broker.pull.long_polling import RECHECK_MS
 from rocketq.errors import StoreError, UnreachableError
 from rocketq.model import Host
 from rocketq.protocol.command import Command
-from rocketq.remoting import Check, Connection, Dispatcher, Limits, Server, TlsConfig
+from rocketq.remoting import Check, Connection, Dispatcher, Server, TlsConfig
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock, SystemClock
 from rocketq.runtime.observed_list import ObservedList
@@ -262,7 +262,7 @@ class Broker:
 
     async def _serve(self, parts: Subsystems) -> None:
         config = parts.settings.config
-        limits = Limits(idle_ms=config.idle_seconds * 1000)
+        limits = config.limits(config.idle_seconds)
         main, vip = (self._make_dispatcher(parts) for _ in range(2))
         self._dispatchers = [main, vip]
         main.add_pending_work(parts.pull.loads.finish)
@@ -288,6 +288,8 @@ class Broker:
             shares.insert(0, self._fenced.tables_shared)
         return Dispatcher(
             handlers_max=parts.settings.config.sends_waiting_max,
+            handlers_per_connection_max=parts.settings.config.requests_per_connection_max,
+            handlers_per_address_max=parts.settings.config.requests_per_address_max,
             checks=(
                 parts.admission.access.check,
                 self._check_guards,
@@ -359,4 +361,4 @@ class Broker:
     def _settings_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
         self.config = after
         for dispatcher in self._dispatchers:
-            dispatcher.handlers_max = after.sends_waiting_max
+            dispatcher.set_handlers_max(after.sends_waiting_max)

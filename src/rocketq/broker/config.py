@@ -21,6 +21,7 @@ from rocketq.errors import ConfigError
 from rocketq.filter.bloom import ERROR_PERCENT, GROUPS_EXPECTED, BloomGeometry
 from rocketq.protocol.config_text import parse_value, suggest_keys
 from rocketq.protocol.names import TRACE_TOPIC
+from rocketq.remoting.listener_settings import ListenerSettings
 from rocketq.store import StoreConfig
 
 TLS_PREFIX: Final = "tls."
@@ -74,7 +75,7 @@ def option(key: str, default: Any, about: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(ListenerSettings):
     """All broker settings; the store's are in `StoreConfig`."""
 
     host: str = option("bindAddress", "127.0.0.1", "Address the broker listens on.")
@@ -306,6 +307,7 @@ class BrokerConfig:
         ):
             if not valid:
                 raise ConfigError(what)
+        self.check_limits()
         parse_quotas(self.quotas)
         for item in _own_fields():
             value = getattr(self, item.name)

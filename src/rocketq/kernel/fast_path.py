@@ -337,4 +337,5 @@ class FastConnection:
             data = out.take()
         if sent < count:
             self._write(data[sent:] if sent > 0 else data)
+            self.owner.note_unsent()
         return 0

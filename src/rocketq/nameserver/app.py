@@ -10,7 +10,7 @@ from rocketq.nameserver.handlers import Ports, handlers
 from rocketq.nameserver.kv_config import KvConfig
 from rocketq.nameserver.route_table import RouteTable
 from rocketq.nameserver.settings import Settings
-from rocketq.remoting import Connection, Dispatcher, Limits, Server, TlsConfig
+from rocketq.remoting import Connection, Dispatcher, Server, TlsConfig
 from rocketq.runtime.clock import Clock, SystemClock
 from rocketq.runtime.file_limit import raise_file_limit
 
@@ -28,11 +28,14 @@ class NameServer:
         self._config = config or NameServerConfig()
         self._clock = clock or SystemClock()
         self._routes = RouteTable()
-        self.dispatcher = Dispatcher()
+        self.dispatcher = Dispatcher(
+            handlers_per_connection_max=self._config.requests_per_connection_max,
+            handlers_per_address_max=self._config.requests_per_address_max,
+        )
         self._settings = Settings(self._config)
-        ports = Ports(self._routes, KvConfig(self._config.kv_path), self._settings, self._clock)
+        ports = Ports(self._routes, KvConfig(self._config.kv_path, self._config.kv_limits), self._settings, self._clock)
         handlers.bind(self.dispatcher, ports)
-        self._server = Server(self.dispatcher, limits=Limits(idle_ms=self._config.idle_seconds * 1000), tls=tls)
+        self._server = Server(self.dispatcher, limits=self._config.limits(self._config.idle_seconds), tls=tls)
         self._server.add_close_callback(self._disconnected)
         self._scanning: asyncio.Task[None] | None = None
 

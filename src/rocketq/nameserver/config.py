@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketq.errors import ConfigError
+from rocketq.nameserver.kv_config import KvLimits
 from rocketq.protocol.config_text import parse_value, suggest_keys
+from rocketq.remoting.listener_settings import ListenerSettings
 
 TLS_PREFIX: Final = "tls."
 _KV_PATH = Path.home() / "namesrv" / "kvConfig.json"
@@ -21,7 +23,7 @@ def option(key: str, default: Any, about: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameServerConfig:
+class NameServerConfig(ListenerSettings):
     host: str = option("bindAddress", "127.0.0.1", "Address the NameServer listens on.")
     port: int = option("listenPort", 9876, "Port the NameServer listens on. 0 picks a free one.")
     kv_path: Path = option("kvConfigPath", _KV_PATH, "File of the KV configuration.")
@@ -34,11 +36,21 @@ class NameServerConfig:
         "scanNotActiveBrokerInterval", 10_000, "Time between two searches for brokers that no longer register."
     )
 
+    kv_value_bytes_max: int = option(
+        "kvConfigValueBytesMax", 64 << 10, "Longest value of the KV configuration. Namespaces and keys: 255 characters."
+    )
+    kv_count_max: int = option("kvConfigCountMax", 10_000, "Keys of the KV configuration in all namespaces.")
+    kv_bytes_max: int = option("kvConfigBytesMax", 4 << 20, "Size of the KV configuration in all namespaces.")
+
     def __post_init__(self) -> None:
+        self.check_limits()
         for valid, what in (
             (0 <= self.port <= 0xFFFF, f"listenPort {self.port} is outside 0..65535"),
             (self.idle_seconds > 0, "serverChannelMaxIdleTimeSeconds must be above 0"),
             (self.scan_interval_ms > 0, "scanNotActiveBrokerInterval must be above 0"),
+            (self.kv_value_bytes_max >= 1024, "kvConfigValueBytesMax must be at least 1024"),
+            (self.kv_count_max >= 100, "kvConfigCountMax must be at least 100"),
+            (self.kv_bytes_max >= 64 << 10, "kvConfigBytesMax must be at least 65536"),
         ):
             if not valid:
                 raise ConfigError(what)
@@ -47,6 +59,10 @@ class NameServerConfig:
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> NameServerConfig:
         """From Apache's keys; unknown ones are ignored (see `unknown_keys`). `given` overrides."""
         return cls(**(parse_settings(settings) | given))
+
+    @property
+    def kv_limits(self) -> KvLimits:
+        return KvLimits(self.kv_value_bytes_max, self.kv_count_max, self.kv_bytes_max)
 
     def to_java(self) -> dict[str, str]:
         """All keys with their values as text."""

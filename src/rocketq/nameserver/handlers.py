@@ -27,6 +27,8 @@ from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import finish
 
 _SHORT_BODY_BYTES = 2048
+_VERSION_BYTES_MAX = 4 * 1024
+_ROUTE_BYTES_MAX = 4 * 1024
 _ZLIB_START = b"\x78"
 
 
@@ -111,6 +113,7 @@ def query_data_version(request: Request[headers.QueryDataVersionRequest], ports:
     """Whether a broker must register again. If not, the request counts as its heartbeat."""
     name, addr = request.header.broker_name, request.header.broker_addr
     known = ports.routes.data_version(name, addr)
+    _check_length(request, _VERSION_BYTES_MAX)
     version = DataVersion.decode(request.body) if request.body else DataVersion()
     changed = known is None or not same_version(known, version)
     if not changed:
@@ -199,9 +202,18 @@ def forget_topic(request: Request[headers.ForgetTopicRequest], ports: Ports) -> 
 
 @handlers.on(RequestCode.REGISTER_TOPIC_IN_NAMESRV)
 def register_topic(request: Request[headers.RegisterTopicRequest], ports: Ports) -> Reply:
+    _check_length(request, _ROUTE_BYTES_MAX)
     if request.body:
         ports.routes.add_topic(request.header.topic, TopicRoute.decode(request.body).queues)
     return Reply()
+
+
+def _check_length(request: Request[Any], bytes_max: int) -> None:
+    """Bodies that are parsed in one step must be short."""
+    if len(request.body) > bytes_max:
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"the body has {len(request.body)} bytes, {bytes_max} are allowed"
+        )
 
 
 # config
@@ -210,7 +222,10 @@ def register_topic(request: Request[headers.RegisterTopicRequest], ports: Ports)
 @handlers.on(RequestCode.PUT_KV_CONFIG)
 async def put_kv(request: Request[headers.PutConfigRequest], ports: Ports) -> Reply:
     header = request.header
-    await asyncio.to_thread(ports.kv.put, header.namespace, header.key, header.value)
+    try:
+        await ports.kv.put(header.namespace, header.key, header.value)
+    except ConfigError as error:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return Reply()
 
 
@@ -225,7 +240,7 @@ def get_kv(request: Request[headers.GetConfigRequest], ports: Ports) -> Reply:
 
 @handlers.on(RequestCode.DELETE_KV_CONFIG)
 async def delete_kv(request: Request[headers.DeleteConfigRequest], ports: Ports) -> Reply:
-    await asyncio.to_thread(ports.kv.delete, request.header.namespace, request.header.key)
+    await ports.kv.delete(request.header.namespace, request.header.key)
     return Reply()
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
-import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from rocketq.errors import DamagedStateError, RemoteProtocolError
+from rocketq.errors import ConfigError, DamagedStateError, RemoteProtocolError
 from rocketq.nameserver.state_file import backup_of, read_text, write_state
 from rocketq.protocol.bodies import Body, body, member
-from rocketq.protocol.fastjson import dumps
+from rocketq.protocol.fastjson import to_bytes
 
 log = logging.getLogger(__name__)
+
+NAME_CHARS_MAX: Final = 255
 
 Table = dict[str, dict[str, str]]
 
@@ -21,14 +27,39 @@ class KvFile(Body):
     table: dict[str, dict[str, str]] = member("configTable", factory=dict)
 
 
-class KvConfig:
-    """Changes are durable: each is applied after the file is written. `put` and `delete` block on the disk and run on
-    other threads, one at a time; reads need no lock because tables are replaced, never edited."""
+@dataclass(frozen=True, slots=True)
+class KvLimits:
+    value_bytes_max: int = 64 << 10
+    count_max: int = 10_000
+    bytes_max: int = 4 << 20
 
-    def __init__(self, path: Path) -> None:
+
+@dataclass(slots=True, eq=False)
+class _Change:
+    """One put, or with None as value one delete."""
+
+    namespace: str
+    key: str
+    value: str | None
+    is_done: bool = False
+    error: Exception | None = None
+
+
+Changes = list[_Change]
+
+
+class KvConfig:
+    """A change is visible, and `put` and `delete` return, when the file holds it.
+
+    One write is in progress at a time, on another thread; all changes that arrive meanwhile go into the next one.
+    """
+
+    def __init__(self, path: Path, limits: KvLimits | None = None) -> None:
         self._path = path
+        self._limits = limits or KvLimits()
         self._table: Table = _load(path)
-        self._changing = threading.Lock()
+        self._waiting: Changes = []
+        self._writing = asyncio.Lock()
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -38,20 +69,81 @@ class KvConfig:
         table = self._table.get(namespace)
         return None if table is None else dict(table)
 
-    def put(self, namespace: str, key: str, value: str) -> None:
-        with self._changing:
-            self._replace(namespace, {**self._table.get(namespace, {}), key: value})
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        """ConfigError when a limit is exceeded, OSError when the file cannot be written."""
+        for what, name in (("namespace", namespace), ("key", key)):
+            if not 0 < len(name) <= NAME_CHARS_MAX:
+                raise ConfigError(f"the {what} has {len(name)} characters, 1 to {NAME_CHARS_MAX} are allowed")
+        if len(value.encode("utf-8", "replace")) > (value_bytes_max := self._limits.value_bytes_max):
+            raise ConfigError(f"the value of key {key!r} exceeds {value_bytes_max} bytes (kvConfigValueBytesMax)")
+        await self._apply(_Change(namespace, key, value))
 
-    def delete(self, namespace: str, key: str) -> None:
-        with self._changing:
-            values = self._table.get(namespace, {})
-            if key in values:
-                self._replace(namespace, {name: value for name, value in values.items() if name != key})
+    async def delete(self, namespace: str, key: str) -> None:
+        await self._apply(_Change(namespace, key, None))
 
-    def _replace(self, namespace: str, values: dict[str, str]) -> None:
-        table = {**self._table, namespace: values}
-        write_state(self._path, dumps(KvFile(table=table).to_json(), pretty=True))
-        self._table = table
+    async def _apply(self, change: _Change) -> None:
+        self._waiting.append(change)
+        async with self._writing:
+            if not change.is_done:
+                batch, self._waiting = self._waiting, []
+                try:
+                    await self._write(batch)
+                except BaseException as error:
+                    for one in batch:
+                        one.error = one.error or (error if isinstance(error, Exception) else OSError("not written"))
+                    raise
+                finally:
+                    for one in batch:
+                        one.is_done = True
+        if change.error is not None:
+            raise change.error
+
+    async def _write(self, batch: Changes) -> None:
+        """Apply what the limits allow to a copy, write the copy, then use it."""
+        table, limits = dict(self._table), self._limits
+        count = sum(map(len, table.values()))
+        size = sum(len(key) + len(value) for values in table.values() for key, value in values.items())
+        copied: set[str] = set()
+        for change in batch:
+            values = table.get(change.namespace, {})
+            before = values.get(change.key)
+            if before == change.value:
+                continue
+            more = _size(change.key, change.value) - _size(change.key, before)
+            if before is None and (count >= limits.count_max or len(table) > limits.count_max):
+                change.error = ConfigError(f"the KV configuration has {count} keys, its limit (kvConfigCountMax)")
+            elif more > 0 and size + more > limits.bytes_max:
+                change.error = ConfigError(f"the KV configuration exceeds {limits.bytes_max} bytes (kvConfigBytesMax)")
+            else:
+                if change.namespace not in copied:
+                    values = table[change.namespace] = dict(values)
+                    copied.add(change.namespace)
+                if change.value is None:
+                    del values[change.key]
+                else:
+                    values[change.key] = change.value
+                count += (before is None) - (change.value is None)
+                size += more
+        if copied:
+            await asyncio.to_thread(lambda: write_state(self._path, b"".join(_file_parts(table))))
+            self._table = table
+
+
+def _size(key: str, value: str | None) -> int:
+    return 0 if value is None else len(key) + len(value)
+
+
+def _file_parts(table: Table) -> Iterator[bytes]:
+    """The file's text in Apache's tabbed form, one key at a time: a single call of the JSON encoder would block other
+    threads for all of it."""
+    yield b'{\n\t"configTable":{'
+    for number, (namespace, values) in enumerate(table.items()):
+        yield b"," * (number > 0) + to_bytes(f"\n\t\t{json.dumps(namespace, ensure_ascii=False)}:{{")
+        for index, (key, value) in enumerate(values.items()):
+            entry = f"{json.dumps(key, ensure_ascii=False)}:{json.dumps(value, ensure_ascii=False)}"
+            yield b"," * (index > 0) + to_bytes(f"\n\t\t\t{entry}")
+        yield b"\n\t\t}" if values else b"}"
+    yield b"\n\t}\n}" if table else b"}\n}"
 
 
 def _load(path: Path) -> Table:
@@ -61,7 +153,7 @@ def _load(path: Path) -> Table:
         try:
             text = read_text(file)
             if text is not None and text.strip():
-                return dict(KvFile.decode(text.encode()).table)
+                return {name: dict(values) for name, values in KvFile.decode(text.encode()).table.items()}
         except (RemoteProtocolError, UnicodeDecodeError) as error:
             log.error("%s is damaged: %s", file, error)
             unreadable.append(file)

@@ -11,10 +11,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rocketq.errors import ConfigError, RemoteProtocolError
 
+CONFIG_BYTES_MAX: Final = 64 * 1024
+SUGGESTED_KEYS_MAX: Final = 5  # a search for a similar key takes about 1 ms
+_KEY_CHARS_MAX = 64
 _ENTRY = re.compile(r"((?:[^\\=:\s]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|u|.)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -31,6 +34,9 @@ def parse_config(text: str) -> dict[str, str]:
 
 
 def decode_config(body: bytes) -> dict[str, str]:
+    """The settings in a request's body; RemoteProtocolError when it is too large to be one."""
+    if len(body) > CONFIG_BYTES_MAX:
+        raise RemoteProtocolError(f"the config text has {len(body)} bytes, {CONFIG_BYTES_MAX} are allowed")
     try:
         return parse_config(body.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -64,10 +70,19 @@ def _kind(default: bool | float | Enum) -> str:
 def suggest_keys(unknown: Iterable[str], known: Collection[str]) -> str:
     """Unknown keys as text for a message, each with a similar known key."""
     by_lower = {key.lower(): key for key in known}
-    parts = []
+    parts: list[str] = []
+    left = 0
     for key in unknown:
+        if len(parts) >= SUGGESTED_KEYS_MAX:
+            left += 1
+            continue
+        if len(key) > _KEY_CHARS_MAX:
+            parts.append(f"{key[:_KEY_CHARS_MAX]}...")
+            continue
         close = get_close_matches(key.lower(), by_lower, n=1, cutoff=0.75)
         parts.append(f"{key} (did you mean {by_lower[close[0]]}?)" if close else key)
+    if left:
+        parts.append(f"and {left} more")
     return ", ".join(parts)
 
 

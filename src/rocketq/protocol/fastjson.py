@@ -19,8 +19,8 @@ A reference is replaced by its target unless the target contains references itse
 exponentially large document can arise. References that are not replaced stay `{"$ref": path}`.
 
 `load_steps` reads a long document in steps of microseconds, where `loads` takes milliseconds. It walks objects and
-lists that are long, and parses a value of a few hundred characters with the compiled parser. A document that is not
-strict JSON or contains references is read by `loads` in one step.
+lists that are long, and parses a value of a few hundred characters with the compiled parser. A document in the dialect
+is read one member per step. References are resolved in one step at the end.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 from rocketq.errors import LocalProtocolError, RemoteProtocolError
 
 NESTING_MAX = 128
+
+Steps = Generator[None, None, Any]
+_Result = TypeVar("_Result")
 
 _BLANK = re.compile(r"(?:[\s\ufeff]+|/\*.*?\*/|//[^\n]*(?:\n|\Z))*", re.DOTALL)
 _BLANK_OR_COMMAS = re.compile(r"(?:[\s,]+|/\*.*?\*/|//[^\n]*(?:\n|\Z))*", re.DOTALL)
@@ -64,15 +67,20 @@ class ObjectKey:
         return value
 
 
-def loads(data: bytes | str) -> Any:
-    """Read one document in fastjson's dialect; RemoteProtocolError, with the position, when it is not one."""
+def loads(data: bytes | str, *, relaxed_chars_max: int | None = None) -> Any:
+    """Read one document in fastjson's dialect; RemoteProtocolError, with the position, when it is not one.
+
+    A document longer than `relaxed_chars_max` must be strict JSON, which is parsed about 100 times faster.
+    """
     text = data if isinstance(data, str) else decode_text(data)
     try:
         value = STRICT_DECODER.decode(text) if text else _fail("empty", 0)
     except RecursionError:
         raise RemoteProtocolError(f"JSON nested deeper than {NESTING_MAX}") from None
-    except ValueError:
-        value = _Reader(text).document()
+    except ValueError as error:
+        if relaxed_chars_max is not None and len(text) > relaxed_chars_max:
+            raise RemoteProtocolError(f"bad JSON in a text of over {relaxed_chars_max} characters: {error}") from None
+        value = run_steps(_Reader(text).document())
     _check_nesting(text, value)
     return resolve_references(value) if '"$ref"' in text or "'$ref'" in text else value
 
@@ -140,28 +148,31 @@ def _check_nesting(text: str, value: Any) -> None:
 
 
 class _Reader:
-    """Recursive descent over the dialect, for text the stdlib rejects."""
+    """Recursive descent over the dialect, for text the stdlib rejects; yields after each member."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
-    def document(self) -> Any:
+    def document(self) -> Steps:
         self._skip(_BLANK)
-        value = self._value(1)
+        value = yield from self._value(1)
         self._skip(_BLANK)
         if self._at < len(self._text):
             _fail("text after the document", self._at)
         return value
 
-    def _value(self, depth: int) -> Any:
+    def _value(self, depth: int) -> Steps:
         match self._text[self._at : self._at + 1]:
             case "{":
-                return self._object(depth)
+                return (yield from self._object(depth))
             case "[":
-                return self._array(depth)
-            case '"' | "'":
-                return self._string()
+                return (yield from self._array(depth))
+        return self._scalar()
+
+    def _scalar(self) -> Any:
+        if self._text[self._at : self._at + 1] in ('"', "'"):
+            return self._string()
         if found := _NUMBER.match(self._text, self._at):
             return self._number(found)
         word = self._take(_NAME, "a value was expected")
@@ -169,44 +180,47 @@ class _Reader:
             _fail(f"unknown word {word[:20]!r}", self._at - len(word))
         return _WORDS[word]
 
-    def _object(self, depth: int) -> dict[Any, Any]:
+    def _object(self, depth: int) -> Steps:
         members: dict[Any, Any] = {}
         self._open(depth)
         while self._more("}"):
-            key = self._key(depth)
+            key = yield from self._key(depth)
             self._skip(_BLANK)
             if self._text[self._at : self._at + 1] != ":":
                 _fail("a colon was expected", self._at)
             self._at += 1
             self._skip(_BLANK)
-            members[key] = self._value(depth + 1)
+            members[key] = yield from self._value(depth + 1)
             self._separator("}")
+            yield
         return members
 
-    def _key(self, depth: int) -> str | ObjectKey:
+    def _key(self, depth: int) -> Steps:
         match self._text[self._at : self._at + 1]:
             case '"' | "'":
                 return self._string()
             case "{":
-                return self._object_key(depth)
+                return (yield from self._object_key(depth))
         if found := _NUMBER.match(self._text, self._at):
             self._at = found.end()
             return found.group()
         return self._take(_NAME, "a key was expected")
 
-    def _object_key(self, depth: int) -> ObjectKey:
+    def _object_key(self, depth: int) -> Steps:
         start = self._at
+        members = yield from self._object(depth + 1)
         try:
-            return ObjectKey.of(self._object(depth + 1))
+            return ObjectKey.of(members)
         except TypeError:
             _fail("an object key inside an object key", start)
 
-    def _array(self, depth: int) -> list[Any]:
-        items = []
+    def _array(self, depth: int) -> Steps:
+        items: list[Any] = []
         self._open(depth)
         while self._more("]"):
-            items.append(self._value(depth + 1))
+            items.append((yield from self._value(depth + 1)))
             self._separator("]")
+            yield
         return items
 
     def _open(self, depth: int) -> None:
@@ -369,10 +383,6 @@ def _resolve_step(node: Any, found: re.Match[str]) -> Any:
     return _MISSING
 
 
-Steps = Generator[None, None, Any]
-
-_Result = TypeVar("_Result")
-
 _SHORT_CHARS: Final = 512
 _STRICT_BLANK = re.compile(r"[ \t\n\r]*")
 
@@ -386,15 +396,13 @@ def load_steps(data: bytes) -> Steps:
     if len(data) <= _SHORT_CHARS:
         return loads(data)
     text = decode_text(data)
-    if '"$ref"' in text or "'$ref'" in text:
-        return loads(text)
     try:
         value, end = yield from _value_steps(text, _skip_blank(text, 0), 1)
         if _skip_blank(text, end) < len(text):
             raise _NotStrictError
     except ValueError:
-        return loads(text)
-    return value
+        value = yield from _Reader(text).document()
+    return resolve_references(value) if '"$ref"' in text or "'$ref'" in text else value
 
 
 def run_steps(steps: Generator[None, None, _Result]) -> _Result:

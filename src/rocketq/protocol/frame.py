@@ -37,7 +37,12 @@ from rocketq.protocol.flags import CommandFlag, Language
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of a whole frame, its length field included; Apache closes the connection beyond it."""
 
-_HEADER_BYTES_MAX = 0xFFFFFF
+HEADER_BYTES_MAX: Final = 128 * 1024
+"""Default limit of a received header. The largest one Apache's clients send has 32 KiB of properties, escaped."""
+RELAXED_HEADER_BYTES_MAX: Final = 4 * 1024
+"""Longer JSON headers must be strict JSON: fastjson's dialect is parsed in Python, about 1 MB per second."""
+EXT_FIELDS_MAX: Final = 1024
+_HEADER_BYTES_LIMIT = 0xFFFFFF  # of the length field
 
 
 class FrameDecoder:
@@ -47,8 +52,9 @@ class FrameDecoder:
     complete before them are still returned, `failure` is set, and every later `feed` raises it.
     """
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = _HEADER_BYTES_LIMIT) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self._header_bytes_max = header_bytes_max
         self._pending = bytearray()
         self._view = RequestView()
         self.failure: RemoteProtocolError | None = None
@@ -87,6 +93,9 @@ class FrameDecoder:
         size = int.from_bytes(self._pending[at : at + 4], "big", signed=True)
         if not 4 < size <= self._frame_bytes_max - 4:
             raise RemoteProtocolError(f"a frame announces {size} bytes, outside 5..{self._frame_bytes_max - 4}")
+        header_bytes = int.from_bytes(self._pending[at + 5 : at + 8], "big")
+        if header_bytes > self._header_bytes_max and len(self._pending) - at >= 8:
+            raise RemoteProtocolError(f"a header of {header_bytes} bytes exceeds the limit of {self._header_bytes_max}")
         return size
 
 
@@ -167,7 +176,7 @@ def encode_head(command: Command, body_bytes: int, *, frame_bytes_max: int = FRA
     encode = encode_binary_header if command.form is HeaderForm.BINARY else encode_json_header
     header = encode(command)
     size = 4 + len(header) + body_bytes
-    if len(header) > _HEADER_BYTES_MAX or size > frame_bytes_max - 4:
+    if len(header) > _HEADER_BYTES_LIMIT or size > frame_bytes_max - 4:
         raise LocalProtocolError(f"a frame of {size + 4} bytes is over the limit of {frame_bytes_max}")
     return b"".join((size.to_bytes(4, "big"), (command.form << 24 | len(header)).to_bytes(4, "big"), header))
 
@@ -210,7 +219,7 @@ def _java_members(command: Command) -> dict[str, Any]:
 def decode_json_header(data: bytes, body: bytes) -> Command:
     """The command of these header bytes; RemoteProtocolError when they are no header. A request with members of wrong
     kinds that can still be answered is one with a fault."""
-    members = loads(data)
+    members = loads(data, relaxed_chars_max=RELAXED_HEADER_BYTES_MAX)
     if not isinstance(members, dict):
         raise RemoteProtocolError("a JSON header must be an object")
     try:
@@ -296,6 +305,8 @@ def _ext_in(value: Any) -> dict[str, str]:
         return {}
     if not isinstance(value, dict):
         raise RemoteProtocolError("extFields must be an object")
+    if len(value) > EXT_FIELDS_MAX:
+        raise RemoteProtocolError(f"a header has {len(value)} ext fields, the limit is {EXT_FIELDS_MAX}")
     if {*map(type, value.values()), *map(type, value)} <= _TEXTS:
         return value
     return {_field_name(name): _json_text(item) for name, item in value.items() if item is not None}
@@ -369,8 +380,12 @@ def _encode_entry(key: str, value: str) -> bytes:
 
 
 def _decode_entries(data: bytes, at: int, end: int) -> dict[str, str]:
-    fields = {}
+    fields: dict[str, str] = {}
+    entries = 0
     while at < end:
+        entries += 1
+        if entries > EXT_FIELDS_MAX:
+            raise RemoteProtocolError(f"a header has more than {EXT_FIELDS_MAX} ext fields")
         (key_bytes,) = _I16.unpack_from(data, at)
         key_end = _checked_end(data, at + 2, key_bytes)
         (value_bytes,) = _I32.unpack_from(data, key_end)

@@ -23,13 +23,14 @@ from rocketq.remoting.address import join_addr
 from rocketq.remoting.calls import Calls
 from rocketq.remoting.dispatch import Dispatcher, Hook, failure_answer, run_after
 from rocketq.remoting.frame_reader import FrameReader, read_frames
-from rocketq.remoting.limits import ConnectionLimit, Limits
+from rocketq.remoting.limits import ConnectionLimit, Holdings, Limits
 from rocketq.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsMode, TlsSession
 
 log = logging.getLogger(__name__)
 
 _GATHERED_BYTES_MAX = 64 * 1024
 _UNKNOWN_PEER = ("0.0.0.0", 0)  # the peer disconnected before its address was read; its bytes are still processed
+_PRESSURE_HIGH_BYTES = 64 * 1024  # unsent bytes of a peer that count as slow while all peers together hold many
 _FULL_READ_BYTES = 64 * 1024  # a shorter read emptied the socket, so other connections are served next anyway
 _TURN_S = 0.005  # after a read that took longer, all other connections are served before the next read
 
@@ -52,7 +53,10 @@ class Endpoint:
     connections: set[Connection] = field(default_factory=set)
     close_callbacks: list[CloseCallback] = field(default_factory=list)
     draining: bool = False
-    unfinished_bytes: int = 0
+    unfinished: Holdings[Connection] = field(default_factory=Holdings)
+    unsent: Holdings[Connection] = field(default_factory=Holdings)
+    _unsent_check_bytes: int = 0
+    """The next check is made above this sum, because a check costs time for every holder."""
     connection_limit: ConnectionLimit | None = None
     """None: unlimited."""
 
@@ -61,6 +65,33 @@ class Endpoint:
         return not self.draining and (
             self.connection_limit is None or self.connection_limit.allows(len(self.connections))
         )
+
+    def limit_unfinished(self, now_ms: int) -> None:
+        """Drop the connections that hold most of the unfinished frames, if those exceed a limit."""
+        limits = self.limits
+        if self.unfinished.total <= min(limits.unfinished_bytes_max, limits.address_unfinished_bytes_max):
+            return
+        for connection in self.unfinished.excess(
+            limits.unfinished_bytes_max, limits.address_unfinished_bytes_max, now_ms
+        ):
+            connection.abort(f"unfinished frames exceed a limit, this peer holds {connection.unfinished_bytes} bytes")
+            connection.drop_unfinished()
+
+    def limit_unsent(self, now_ms: int) -> None:
+        """Pause slow peers early when many bytes are unsent; beyond the limit, drop those that hold most."""
+        limits = self.limits
+        if self.unsent.total <= max(limits.pressure_bytes, self._unsent_check_bytes):
+            return
+        self.unsent.refresh(_unsent_bytes_of, now_ms)
+        self._unsent_check_bytes = min(self.unsent.total + limits.pressure_bytes // 16, limits.unsent_bytes_max)
+        if self.unsent.total <= limits.pressure_bytes:
+            return
+        for connection in self.unsent.excess(limits.unsent_bytes_max, limits.unsent_bytes_max, now_ms):
+            held = connection.unsent_bytes
+            connection.abort(f"unsent bytes exceed {limits.unsent_bytes_max}, this peer has not read {held} of them")
+            self.unsent.set(connection, connection.peer_host, 0, now_ms)
+        for connection in self.unsent.holders:
+            connection.pause_early()
 
 
 class FrontProtocol(Protocol):
@@ -86,6 +117,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
+        self._paused_early = False
         self._front: FrontProtocol | None = None
         self._receive: Callable[[bytes], None] = self._receive_plain if endpoint.tls is None else self._receive_first
         self.writes_paused = False
@@ -213,12 +245,31 @@ class Connection(asyncio.Protocol):
 
     def set_unfinished_bytes(self, unfinished_bytes: int) -> None:
         """Account for the bytes that the frame reader keeps of an unfinished frame."""
-        self._endpoint.unfinished_bytes += unfinished_bytes - self.unfinished_bytes
+        now_ms = self._now_ms()
+        grows = unfinished_bytes > self.unfinished_bytes
         self.unfinished_bytes = unfinished_bytes
-        if self._endpoint.unfinished_bytes > self.limits.unfinished_bytes_max:
-            self.abort(f"unfinished frames exceed {self.limits.unfinished_bytes_max} bytes")
-            self.reader_state = None
-            self.set_unfinished_bytes(0)
+        self._endpoint.unfinished.set(self, self.peer_host, unfinished_bytes, now_ms)
+        if grows and self._endpoint.backpressure:
+            self._endpoint.limit_unfinished(now_ms)
+
+    def drop_unfinished(self) -> None:
+        """Release the bytes of an unfinished frame; the connection must be aborted."""
+        self.reader_state = None
+        self._receive = _ignore
+        self.set_unfinished_bytes(0)
+
+    def note_unsent(self) -> None:
+        """Account for the bytes that the transport keeps because the peer does not read them."""
+        now_ms = self._now_ms()
+        self._endpoint.unsent.set(self, self.peer_host, self.unsent_bytes, now_ms)
+        if self._endpoint.backpressure:
+            self._endpoint.limit_unsent(now_ms)
+
+    def pause_early(self) -> None:
+        """Treat the peer as slow at fewer unsent bytes, until it has read most of them."""
+        if not self._paused_early and self._transport is not None and not self._transport.is_closing():
+            self._paused_early = True
+            self._transport.set_write_buffer_limits(high=_PRESSURE_HIGH_BYTES)
 
     def install_front(self, front: FrontProtocol) -> None:
         """Have the transport call `front`, which passes on what it does not serve; no effect with TLS."""
@@ -305,6 +356,7 @@ class Connection(asyncio.Protocol):
         self._backlog.clear()
         self.reader_state = None
         self.set_unfinished_bytes(0)
+        self._endpoint.unsent.set(self, self.peer_host, 0, 0)
         self._endpoint.connections.discard(self)
         self._calls.close(str(error) if error is not None else "the connection was closed")
         self._wake_writers()
@@ -322,6 +374,10 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._active_s = self._loop.time()
         self.writes_paused = False
+        self._endpoint.unsent.set(self, self.peer_host, self.unsent_bytes, self._now_ms())
+        if self._paused_early and self._transport is not None:
+            self._paused_early = False
+            self._transport.set_write_buffer_limits(high=self.limits.write_high_bytes)
         self._wake_writers()
         while self._backlog and not self.writes_paused:
             self._handle(self._backlog.popleft())
@@ -426,6 +482,8 @@ class Connection(asyncio.Protocol):
         transport.write(data)
         if self.writes_paused and transport.get_write_buffer_size() > self.limits.write_bytes_max:
             self.abort(f"the peer does not read: unsent bytes exceed {self.limits.write_bytes_max}")
+        elif transport.get_write_buffer_size():
+            self.note_unsent()
 
     def _handle(self, request: Command) -> None:
         if not self._endpoint.draining:
@@ -446,11 +504,18 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
     def _wake_writers(self) -> None:
         waiters, self._writable = self._writable, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _unsent_bytes_of(connection: Connection) -> int:
+    return connection.unsent_bytes
 
 
 def _ignore(data: bytes) -> None:

@@ -13,6 +13,7 @@ from rocketq.errors import ProtocolError, RocketQError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import decode_command
+from rocketq.remoting.limits import HandlerSlots
 from rocketq.runtime.observed_list import ObservedList
 
 if TYPE_CHECKING:
@@ -94,15 +95,17 @@ class Dispatcher:
     """Handlers by request code. A failing handler produces an error answer; connection and process continue.
 
     Every request, of a known code or not, passes `checks` in order, then the handler inside `middleware`, the first
-    outermost. With `handlers_max` unfinished handlers, further requests are answered with code 2. `changed` is called
-    when checks or hooks are added or removed. `observe` is called for every answered request; unlike a hook it
-    leaves the fast path on.
+    outermost. With `handlers_max` unfinished handlers, or too many of one connection or source address (see
+    HandlerSlots), further requests are answered with code 2. `changed` is called when checks or hooks are added or
+    removed. `observe` is called for every answered request; unlike a hook it leaves the fast path on.
     """
 
     def __init__(
         self,
         *,
         handlers_max: int = 10_000,
+        handlers_per_connection_max: int = 0,
+        handlers_per_address_max: int = 0,
         checks: Sequence[Check] = (),
         middleware: Sequence[Middleware] = (),
         changed: Callable[[], None] = lambda: None,
@@ -111,7 +114,9 @@ class Dispatcher:
         self._observe = observe
         self._handlers: dict[int, Handler] = {}
         self._middleware = tuple(middleware)
-        self.handlers_max = handlers_max
+        self._slots = HandlerSlots(
+            handlers_max, per_connection=handlers_per_connection_max, per_address=handlers_per_address_max
+        )
         self.held_count = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._pending_works: list[Callable[[], Coroutine[Any, Any, object]]] = []
@@ -172,7 +177,10 @@ class Dispatcher:
     @property
     def free_slots(self) -> int:
         """How many more requests may be in progress."""
-        return self.handlers_max - len(self._tasks) - self.held_count
+        return self._slots.slots_max - self._slots.used - self.held_count
+
+    def set_handlers_max(self, handlers_max: int) -> None:
+        self._slots.slots_max = handlers_max
 
     async def finish(self, timeout_ms: int) -> None:
         """Wait for running handlers; cancel those that exceed the timeout."""
@@ -203,11 +211,13 @@ class Dispatcher:
         return handler(request, connection)
 
     def _start(self, request: Command, connection: Connection, answer: PendingAnswer) -> None:
-        if self.free_slots <= 0:
+        address = connection.peer_host
+        if (reason := self._slots.rejection(connection, address, self.held_count)) is not None:
             answer.close()
-            remark = f"[OVERLOAD]system busy, {len(self._tasks) + self.held_count} requests are in progress"
+            remark = f"[OVERLOAD]system busy, {reason}"
             connection.answer(request, request.answer(ResponseCode.SYSTEM_BUSY, remark=remark))
             return
+        self._slots.take(connection, address)
         task = asyncio.get_running_loop().create_task(self._answer_later(request, connection, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -221,8 +231,10 @@ class Dispatcher:
                 response = await given.complete(request, connection)
         except Exception as error:  # the same boundary as in dispatch
             response = failure_answer(request, error)
-        if (task := asyncio.current_task()) is not None:
-            self._tasks.discard(task)  # free the slot before the answer: the peer may send the next request immediately
+        finally:  # before the answer: the peer may send its next request immediately
+            self._slots.release(connection, connection.peer_host)
+            if (task := asyncio.current_task()) is not None:
+                self._tasks.discard(task)
         if response is not None:
             connection.answer(request, response)
 

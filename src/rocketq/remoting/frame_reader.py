@@ -34,7 +34,9 @@ def read_frames(connection: Connection, data: bytes) -> tuple[bytes, Sequence[Co
     """The frame reader without a fast path: all commands go to the handlers."""
     decoder = connection.reader_state
     if decoder is None:
-        decoder = connection.reader_state = FrameDecoder(connection.limits.frame_bytes_max)
+        decoder = connection.reader_state = FrameDecoder(
+            connection.limits.frame_bytes_max, connection.limits.header_bytes_max
+        )
     commands = decoder.feed(data)
     if decoder.pending_bytes != connection.unfinished_bytes:
         connection.set_unfinished_bytes(decoder.pending_bytes)

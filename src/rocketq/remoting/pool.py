@@ -15,6 +15,8 @@ from rocketq.remoting.dispatch import Dispatcher, Hook
 from rocketq.remoting.limits import IdleWatch, Limits
 from rocketq.remoting.tls import ClientTls
 
+_HEADER_BYTES_MAX = 4 << 20  # of answers: servers are trusted more than clients
+
 PoolCallback = Callable[[str, Connection], None]
 
 
@@ -30,7 +32,9 @@ class ConnectionPool:
         hooks: Sequence[Hook] = (),
     ) -> None:
         self._endpoint = Endpoint(
-            dispatcher=dispatcher or Dispatcher(), limits=limits or Limits(), call_hooks=list(hooks)
+            dispatcher=dispatcher or Dispatcher(),
+            limits=limits or Limits(header_bytes_max=_HEADER_BYTES_MAX),
+            call_hooks=list(hooks),
         )
         self._tls: ssl.SSLContext | None = tls.context() if tls is not None else None
         self._open: dict[str, Connection] = {}

@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -259,23 +260,73 @@ def test_half_a_frame_then_the_end(run: Run) -> None:
     run(main())
 
 
-def test_unfinished_frames_of_all_peers_together_are_bounded(run: Run) -> None:
-    """Goal: many peers that announce large frames and never end them cannot fill the memory."""
+def test_holders_of_unfinished_frames_are_closed_and_active_peers_stay(run: Run) -> None:
+    """Goal: peers that announce large frames and never end them cannot fill the memory, nor push others out."""
     frame = encode_command(request(ECHO, body=bytes(1 << 20)))
+    part = frame[: 700 << 10]
 
     async def main() -> None:
-        async with serving(limits=Limits(unfinished_bytes_max=1 << 20)) as server, raw_peer(server.addr) as first:
-            first.send_bytes(frame[: 700 << 10])
-            await first.writer.drain()
-            await asyncio.sleep(0.1)
+        limits = Limits(unfinished_bytes_max=2 << 20)
+        async with serving(limits=limits) as server, AsyncExitStack() as stack:
+            holders = [await stack.enter_async_context(raw_peer(server.addr)) for _ in range(2)]
+            for holder in holders:
+                holder.send_bytes(part)
+                await holder.writer.drain()
+            active = await stack.enter_async_context(raw_peer(server.addr))
+            await asyncio.sleep(0.2)
             for _ in range(3):
-                async with raw_peer(server.addr) as second:
-                    second.send_bytes(frame[: 700 << 10])
-                    assert await second.is_closed_by_peer()
-            first.send_bytes(frame[700 << 10 :])
-            assert len((await first.receive()).body) == 1 << 20
-            async with raw_peer(server.addr) as third:
-                assert (await third.ask(request(ECHO, body=bytes(600 << 10)))).code == 0
+                active.send_bytes(part)
+                await active.writer.drain()
+                await asyncio.sleep(0.05)
+                active.send_bytes(frame[len(part) :])
+                assert len((await active.receive()).body) == 1 << 20
+            assert await holders[0].is_closed_by_peer()
+
+    run(main())
+
+
+def test_slow_readers_are_closed_before_unsent_bytes_fill_the_memory(run: Run) -> None:
+    """Goal: of many peers that do not read, those that hold most are closed; others are served."""
+    limits = Limits(unsent_bytes_max=8 << 20, write_high_bytes=1 << 20)
+
+    async def main() -> None:
+        async with serving(limits=limits) as server, AsyncExitStack() as stack:
+            slow = [await stack.enter_async_context(raw_peer(server.addr)) for _ in range(12)]
+            for peer in slow:
+                peer.send(*(request(BIG) for _ in range(60)))
+                await peer.writer.drain()
+            probe = await stack.enter_async_context(raw_peer(server.addr))
+            async with asyncio.timeout(20):
+                while len(server.connections) == 13:
+                    assert (await probe.ask(request(ECHO))).code == 0
+            assert (await probe.ask(request(ECHO))).code == 0
+            assert sum(connection.unsent_bytes for connection in server.connections) <= 8 << 20
+
+    run(main())
+
+
+def test_one_connection_cannot_use_all_handler_slots(run: Run) -> None:
+    """Goal: a peer with many unfinished requests gets code 2, another one is served."""
+
+    async def main() -> None:
+        dispatcher = make_dispatcher(handlers_max=100)
+        async with serving(dispatcher) as server, raw_peer(server.addr) as greedy, raw_peer(server.addr) as other:
+            greedy.send(*(request(SLOW, ext_fields={"seconds": "1"}) for _ in range(40)))
+            answers = [await greedy.receive() for _ in range(15)]
+            assert {answer.code for answer in answers} == {2}
+            assert "requests of this connection" in (answers[0].remark or "")
+            assert (await other.ask(request(SLOW, ext_fields={"seconds": "0"}))).code == 0
+
+    run(main())
+
+
+def test_a_longer_header_than_allowed_closes_the_connection_before_it_is_read(run: Run) -> None:
+    async def main() -> None:
+        async with serving(limits=Limits(header_bytes_max=64 << 10)) as server:
+            for form in (b"\0", b"\1"):
+                async with raw_peer(server.addr) as peer:
+                    peer.send_bytes((12 << 20).to_bytes(4, "big") + form + (11 << 20).to_bytes(3, "big"))
+                    assert await peer.is_closed_by_peer()
 
     run(main())
 

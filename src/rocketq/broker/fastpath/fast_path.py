@@ -141,7 +141,8 @@ class BrokerFastPath:
         return out, commands
 
     def _begin(self, connection: Connection) -> FastConnection:
-        decoder = FrameDecoder(connection.limits.frame_bytes_max)
+        limits = connection.limits
+        decoder = FrameDecoder(limits.frame_bytes_max, limits.header_bytes_max)
         fast = FastConnection(self._path, connection, decoder, connection.peer.packed(), next(_connection_numbers))
         connection.install_front(fast)
         return fast
