@@ -49,6 +49,9 @@ function format(name, make) {
   return formats.get(name);
 }
 
+/** One of two texts, by the number `n` among the fields. */
+export const plural = (n, one, many) => (n === 1 ? one : many);
+
 /** A whole number with separators; decimal text beyond 2^53 keeps all its digits. */
 export function count(value) {
   if (value === null || value === undefined) return '–';

@@ -102,7 +102,7 @@ async function route() {
   const entry = PAGES.find((one) => one.name === place.page && !one.section);
   drawSide(entry);
   side.classList.remove('open');
-  const main = h('main.page#main', { id: 'main', tabindex: -1 });
+  const main = h('main.page', { id: 'main', tabindex: -1 });
   fill(content, main);
   if (!entry) {
     fill(main, h('h1', t('There is no such page')), h('p', h('a', { href: path() }, t('Overview'))));
@@ -304,10 +304,6 @@ async function start() {
 }
 
 setTheme(localStorage.getItem('rocketq.theme') || '');
-try {
-  await setLanguage(preferredLanguage());
-  await start();
-} catch (error) {
-  fill(app, h('main.login', notice('bad', problemText(error))));
-}
+// Not awaited here: pages import this module, and would wait for it to end.
+setLanguage(preferredLanguage()).then(start).catch((error) => fill(app, h('main.login', notice('bad', problemText(error)))));
 export { toast };

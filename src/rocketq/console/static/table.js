@@ -1,6 +1,6 @@
 // Tables: sortable, selectable, used with the keyboard, updated in place without moving rows under the pointer.
 import { h, fill } from './dom.js';
-import { t, count } from './i18n.js';
+import { t, plural, count } from './i18n.js';
 
 /**
  * @param {{columns: Array<{key: string, label: string, cell: (row: any) => any, sort?: string|boolean, align?: string, cls?: string}>,
@@ -149,7 +149,7 @@ export function makeTable(options) {
 
 /** Previous and next for windows of a long list. */
 export function pager(from, size, total, onmove) {
-  if (total <= size && !from) return h('div.pager', t('{n} rows', { n: count(total) }));
+  if (total <= size && !from) return h('div.pager', plural(total, t('1 row'), t('{n} rows', { n: count(total) })));
   return h('div.pager',
     h('span', t('{from} to {to} of {total}', { from: count(from + 1), to: count(Math.min(from + size, total)), total: count(total) })),
     h('button.small', { type: 'button', disabled: from === 0, onclick: () => onmove(Math.max(0, from - size)) }, t('Previous')),

@@ -1,6 +1,6 @@
 // One group: lag per queue, members, subscriptions, configuration; reset, pause, delete.
 import { h, fill, badge, card, notice, empty, select, field, facts, copyButton } from '../dom.js';
-import { t, count, short, rate, time, ago, duration } from '../i18n.js';
+import { t, plural, count, short, rate, time, ago, duration } from '../i18n.js';
 import { api, seg } from '../api.js';
 import { makeTable } from '../table.js';
 import { ask, change, drawer, problemText, toast } from '../change.js';
@@ -16,7 +16,7 @@ export default async function group(page) {
   const tiles = h('div.tiles');
   const bars = h('div.stack');
   const enabled = Object.values(found.configs).every((one) => one.consume_enable);
-  fill(main, h('div.page-head', h('div.titles', h('div.crumbs', h('a', { href: path('groups') }, t('Groups')), '/'), h('h1', item, enabled ? null : h('span', ' ', badge('warn', t('paused')))), h('p.sub', found.online ? t('{n} members, {model}', { n: found.members.length, model: found.model === 'BROADCASTING' ? t('broadcasting') : t('clustering') }) : t('no member is connected'))),
+  fill(main, h('div.page-head', h('div.titles', h('div.crumbs', h('a', { href: path('groups') }, t('Groups')), '/'), h('h1', item, enabled ? null : h('span', ' ', badge('warn', t('paused')))), h('p.sub', found.online ? [plural(found.members.length, t('1 member'), t('{n} members', { n: found.members.length })), ', ', found.model === 'BROADCASTING' ? t('broadcasting') : t('clustering')] : t('no member is connected'))),
     can('operator') && h('button.primary', { type: 'button', onclick: reset }, t('Reset offsets')),
     can('operator') && h('button', { type: 'button', onclick: undo }, t('Undo the reset')),
     can('operator') && h('button', { type: 'button', onclick: pause }, enabled ? t('Pause') : t('Resume')),
