@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from rocketq.access.addresses import is_loopback
 from rocketq.errors import ConfigError
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.config_text import parse_value
+
+log = logging.getLogger(__name__)
 
 _AUTH: Final = "org.apache.rocketmq.auth"
 PROVIDERS: Final[Mapping[str, frozenset[str]]] = {
@@ -161,6 +165,23 @@ class AccessConfig:
     @property
     def first_user(self) -> tuple[str, str] | None:
         return _pair(self.init_user, "initAuthenticationUser", "username", "password")
+
+
+def require_safe_address(host: str, config: AccessConfig, what: str) -> None:
+    """ConfigError for a server that other machines reach and that checks nothing. The log says which it is."""
+    if config.is_on:
+        mode = "users and policies" if config.uses_users else "accounts of ACL 1.0"
+        log.info("%s at %s: requests are checked by %s%s", what, host, mode, " (dry run)" if config.dry_run else "")
+        return
+    if host == "localhost" or is_loopback(host):
+        log.info("%s at %s: open to everybody on this machine, access control is off", what, host)
+        return
+    if not config.allow_anonymous:
+        raise ConfigError(
+            f"{what} would listen at {host} without access control: set authenticationEnabled=true or aclEnable=true, "
+            "or allowAnonymous=true to serve everybody who reaches it"
+        )
+    log.warning("%s at %s: OPEN TO EVERYBODY WHO REACHES IT (allowAnonymous=true)", what, host)
 
 
 SECRET_KEYS: Final = frozenset({"initAuthenticationUser", "innerClientAuthenticationCredentials"})

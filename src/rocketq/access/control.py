@@ -163,7 +163,11 @@ def _plain_denial(text: str, user: str | None, *, is_failure: bool = False) -> D
 class UserModel:
     """ACL 2.0."""
 
-    def __init__(self, config: AccessConfig, users: UserTable, cluster: str) -> None:
+    def __init__(
+        self, config: AccessConfig, users: UserTable, cluster: str, inner: tuple[str, str] | None = None
+    ) -> None:
+        """`inner`: what servers sign their own requests with; a user of that name counts instead."""
+        self._inner = None if inner is None else User(inner[0], (inner[1],), is_super=True)
         self._authorizes = config.authorization
         self._users = users
         self._cluster = cluster
@@ -175,10 +179,18 @@ class UserModel:
         return any(found.depends_on_source for found in self._users.state.policies.values())
 
     def accounts(self) -> Iterable[tuple[str, tuple[str, ...]]]:
-        return ((user.name, user.secrets) for user in self._users.state.users.values() if user.enabled)
+        for user in self._users.state.users.values():
+            if user.enabled:
+                yield user.name, user.secrets
+        if self._inner is not None and self._inner.name not in self._users.state.users:
+            yield self._inner.name, self._inner.secrets
+
+    def _find(self, name: str | None) -> User | None:
+        found = self._users.get(name or "")
+        return self._inner if found is None and self._inner is not None and name == self._inner.name else found
 
     def is_super(self, name: str | None) -> bool:
-        user = self._users.get(name or "")
+        user = self._find(name)
         return user is not None and user.is_super
 
     def signer(self, name: str | None, source: str) -> Signer:
@@ -186,7 +198,7 @@ class UserModel:
 
     def authenticate(self, request: Command, source: str) -> Signer | Denial:
         name = request.ext_fields.get(ACCESS_KEY)
-        user = self._users.get(name) if name else None
+        user = self._find(name)
         if user is not None and user.enabled and _signed_by(request, user.secrets):
             return Signer(name)
         if request.code in self._unsigned:
@@ -208,7 +220,7 @@ class UserModel:
             if needs == ():
                 return Verdict(True, "authenticationWhitelist")
             return _denial("Authorization failed. Please verify your access rights and try again.", None)
-        user: User | None = self._users.get(signer.name)
+        user = self._find(signer.name)
         if user is None:
             return _denial(f"User:{signer.name} is not found.", signer.name)
         if not user.enabled:
@@ -277,7 +289,10 @@ class AccessControl:
 
     def principal_of(self, request: Command) -> str | None:
         """Who signed a request that has passed check(); None where it may be anybody."""
-        return None if request.code in self._unsigned else request.ext_fields.get(ACCESS_KEY)
+        if request.code not in self._unsigned:
+            return request.ext_fields.get(ACCESS_KEY)
+        signer = self.model.authenticate(request, "")
+        return signer.name if isinstance(signer, Signer) else None
 
     def refresh(self) -> None:
         """Accounts, users or policies have changed: what was decided before counts no more."""
@@ -299,8 +314,13 @@ class AccessControl:
         stored: StoredTopics | None = None,
         *,
         is_served: Callable[[], bool] = lambda: True,
+        serves_routes: bool = False,
     ) -> Denial | None:
-        """Why a request is rejected, or None. `is_served`: whether a handler exists for its code, which has no row."""
+        """Why a request is rejected, or None. `is_served`: whether a handler exists for its code, which has no row.
+        `serves_routes`: the server is a NameServer, whose routes may be read by everybody."""
+        row = RIGHTS.get(request.code)
+        if serves_routes and self.config.anonymous_routes and row is not None and row.anonymous:
+            return None
         signer = self.authenticate(request, source)
         if isinstance(signer, Signer):
             return self._authorize(signer, request, source, stored, is_served)
@@ -344,17 +364,27 @@ class AccessControl:
         return self.authorize(signer, source, request.code, needs)
 
     def authorize(self, signer: Signer, source: str, code: int, needs: tuple[Need, ...] | None) -> Denial | None:
-        """The decision alone, for whoever knows the needs already: held pulls and gRPC calls."""
+        """The decision, for whoever knows the needs already, such as gRPC calls; it is counted and recorded."""
+        decision = self.decide(signer, source, code, needs)
+        if isinstance(decision, Denial):
+            return self._denied(decision, code, source)
+        self._allowed(decision, signer, code, source, needs)
+        return None
+
+    def denial(self, signer: Signer, source: str, code: int, needs: tuple[Need, ...] | None) -> Denial | None:
+        """The decision alone, about a request that is checked besides: grants and held pulls."""
+        decision = self.decide(signer, source, code, needs)
+        return decision if isinstance(decision, Denial) and not self.config.dry_run else None
+
+    def decide(self, signer: Signer, source: str, code: int, needs: tuple[Need, ...] | None) -> Verdict | Denial:
+        """Remembered until something changes."""
         key = signer, source, code, needs
         decision = self._decisions.get(key)
         if decision is None:
             if len(self._decisions) >= _DECISIONS_MAX:
                 self._decisions.clear()
             decision = self._decisions[key] = self.model.decide(signer, source, code, needs)
-        if isinstance(decision, Denial):
-            return self._denied(decision, code, source)
-        self._allowed(decision, signer, code, source, needs)
-        return None
+        return decision
 
     def _denied(self, denial: Denial, code: int, source: str) -> Denial | None:
         dry_run = self.config.dry_run

@@ -23,7 +23,7 @@ from rocketq.errors import ConfigError
 log = logging.getLogger(__name__)
 
 SEALED_PREFIX: Final = "enc:"
-KEY_VARIABLE: Final = "ROCKETQ_ACCESS_KEY_BASE64"
+KEY_VARIABLE: Final = "ROCKETQ_MASTER_KEY"
 KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _COMMAND_SECONDS_MAX: Final = 30

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 RELOAD_MS: Final = 2_000
 """Between two looks at the files of ACL 1.0."""
 HOME_VARIABLE: Final = "ROCKETMQ_HOME"
+TEMPORARY_PREFIX: Final = "rocketq-inner-"
+"""Inner credentials for one run: they are no user."""
 _FIRST_USER: Final = "admin"
 _SHARED: Final = "rocketq users between brokers"
 
@@ -62,8 +64,8 @@ class AccessService:
         self._unsaved_use = False
         self.inner: Credentials | None = config.inner_credentials
         self._shared = derived_sealer(self.inner.secret_key, _SHARED) if self.inner is not None else None
-        self.shares: list[Callable[[], Awaitable[None]]] = []
-        """Each returns when others have what was changed here."""
+        self._notify: Callable[[], None] = lambda: None
+        self._wait_shared: Callable[[], Awaitable[None]] | None = None
         if users is not None:
             users.listeners.append(control.refresh)
             control.seen = self._seen
@@ -111,10 +113,16 @@ class AccessService:
             await asyncio.to_thread(self._user_file.save, state, seen)
             self._saved_version = state.version
 
+    def follow_changes(self, notify: Callable[[], None], wait_shared: Callable[[], Awaitable[None]]) -> None:
+        """This broker is a replica of others: `notify` is called about changes made here, and `wait_shared` returns
+        when the replicas that count have them. A broker that starts again follows anew."""
+        self._notify, self._wait_shared = notify, wait_shared
+
     async def share(self) -> None:
         """Returns when replicas have what was changed here."""
-        for share in self.shares:
-            await share()
+        self._notify()
+        if self._wait_shared is not None:
+            await self._wait_shared()
 
     def _seen(self, user: str, now_ms: int) -> None:
         assert self.users is not None
@@ -175,6 +183,8 @@ def open_access(config: AccessConfig, root: Path, cluster: str, clock: Clock) ->
     def sealer() -> Sealer:
         return Sealer(load_master_key(key_path, config.key_command))
 
+    inner = config.inner_credentials
+    inner_pair = (inner.access_key, inner.secret_key) if inner is not None else None
     if config.uses_users:
         file = UserFile(root / "config" / "access.json", sealer())
         state, seen = file.load()
@@ -182,15 +192,13 @@ def open_access(config: AccessConfig, root: Path, cluster: str, clock: Clock) ->
         users.last_used_ms.update(seen)
         if users.state != state or not file.path.exists():
             file.save(users.state, users.last_used_ms)
-        control = AccessControl(config, UserModel(config, users, cluster), cluster, clock, audit)
+        control = AccessControl(config, UserModel(config, users, cluster, inner_pair), cluster, clock, audit)
         if config.acl_enabled:
             log.info("aclEnable=true has no effect: authenticationEnabled=true, users and policies decide")
         return AccessService(config, control, users=users, user_file=file, audit=audit)
     files = _plain_files(config, sealer)
     loaded = files.open()
-    inner = config.inner_credentials
-    pair = (inner.access_key, inner.secret_key) if inner is not None else None
-    control = AccessControl(config, PlainModel(loaded.rules, pair), cluster, clock, audit)
+    control = AccessControl(config, PlainModel(loaded.rules, inner_pair), cluster, clock, audit)
     return AccessService(config, control, plain_files=files, audit=audit)
 
 
@@ -219,7 +227,7 @@ def _first_users(config: AccessConfig, state: UserState, root: Path, sealer: Cal
     if config.first_user is not None:
         table.ensure(User(config.first_user[0], (config.first_user[1],), is_super=True))
     inner = config.inner_credentials
-    if inner is not None:
+    if inner is not None and not inner.access_key.startswith(TEMPORARY_PREFIX):
         table.ensure(User(inner.access_key, (inner.secret_key,), is_super=True))
         if inner.secret_key not in table.state.users[inner.access_key].secrets:
             log.warning("user %s has another password than innerClientAuthenticationCredentials", inner.access_key)
@@ -247,4 +255,5 @@ def _make_administrator(table: UserTable, root: Path) -> None:
 
 def random_credentials() -> str:
     """The value of innerClientAuthenticationCredentials for servers that one command starts together."""
-    return json.dumps({"accessKey": f"inner-{secrets.token_hex(4)}", "secretKey": secrets.token_urlsafe(24)})
+    access_key = TEMPORARY_PREFIX + secrets.token_hex(4)
+    return json.dumps({"accessKey": access_key, "secretKey": secrets.token_urlsafe(24)})

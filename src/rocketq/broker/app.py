@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketq.access.config import require_safe_address
 from rocketq.access.service import RELOAD_MS, AccessService, open_access
 from rocketq.broker.admin.autosave import TableAutosave
 from rocketq.broker.admin.periodic import PeriodicJobs
@@ -237,6 +238,8 @@ class Broker:
 
     async def _open_access(self, config: BrokerConfig) -> None:
         """Once; a broker that starts again goes on with what it has."""
+        if self._access is None or isinstance(self._access, AccessService):
+            require_safe_address(config.host, config.access, f"broker {config.name}")
         if self._access is None:
             root = self._store_config.root
             self._access = await asyncio.to_thread(open_access, config.access, root, config.cluster, self._clock)

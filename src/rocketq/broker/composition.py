@@ -128,7 +128,15 @@ def compose(
     )
     delay = DelaySubsystem(settings, files.delay_offsets, stats, store, clock, may_deliver=lease.is_valid)
     pull = PullSubsystem(admission, groups, filters, files.consumer_filters, stats, store, clock)
-    tables = CopyPorts(topics, groups.table, groups.offsets, files, store)
+    tables = CopyPorts(
+        topics,
+        groups.table,
+        groups.offsets,
+        files,
+        store,
+        access=service,
+        credentials=config.access.inner_credentials,
+    )
     ha = HaSubsystem(settings, store, tables, registrar, clock, lease, owner)
     parts = Subsystems(
         settings=settings,

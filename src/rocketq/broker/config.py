@@ -321,7 +321,11 @@ class BrokerConfig(ListenerSettings):
             raise ConfigError(
                 "enableDLegerCommitLog=true: DLedger is not supported: use haProtocol=fenced for failover"
             )
-        return cls(**({"access": AccessConfig.from_java(settings)} | parse_settings(settings) | given))
+        own = {"access": AccessConfig.from_java(settings)} | parse_settings(settings) | given
+        addr = str(own.get("ip", ""))
+        if "host" not in own and _is_address(addr) and not ipaddress.ip_address(addr).is_loopback:
+            own["host"] = "::" if ":" in addr else "0.0.0.0"  # where clients can reach what is announced
+        return cls(**own)
 
     @property
     def is_fenced(self) -> bool:

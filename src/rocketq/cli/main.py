@@ -13,6 +13,7 @@ from rocketq import __version__
 from rocketq.cli.standard_files import hold_standard_files, lacks_room
 
 COMMANDS = {
+    "access": ("rocketq.cli.commands.access", "access"),
     "bench": ("rocketq.cli.commands.bench", "bench"),
     "broker": ("rocketq.cli.commands.broker", "broker"),
     "cluster": ("rocketq.cli.commands.cluster", "cluster"),
@@ -24,6 +25,8 @@ COMMANDS = {
     "namesrv": ("rocketq.cli.commands.namesrv", "namesrv"),
     "offset": ("rocketq.cli.commands.offset", "offset"),
     "pipeline": ("rocketq.cli.commands.pipeline", "pipeline"),
+    "policy": ("rocketq.cli.commands.policy", "policy"),
+    "profile": ("rocketq.cli.commands.profile", "profile"),
     "send": ("rocketq.cli.commands.send", "send"),
     "store": ("rocketq.cli.commands.store", "store"),
     "tail": ("rocketq.cli.commands.tail", "tail"),
@@ -32,6 +35,7 @@ COMMANDS = {
     "trace": ("rocketq.cli.commands.trace", "trace"),
     "transaction": ("rocketq.cli.commands.transaction", "transaction"),
     "up": ("rocketq.cli.commands.up", "up"),
+    "user": ("rocketq.cli.commands.user", "user"),
 }
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from rocketq.access.config import AccessConfig
+from rocketq.access.config import keys as access_keys
 from rocketq.errors import ConfigError
 from rocketq.nameserver.kv_config import KvLimits
 from rocketq.protocol.config_text import parse_value, suggest_keys
@@ -32,6 +34,8 @@ class NameServerConfig(ListenerSettings):
         "orderMessageEnable", False, "Answer the order configuration of topics with their routes."
     )
     idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120, "Idle time after which a connection is closed.")
+    access: AccessConfig = field(default_factory=AccessConfig)
+    """Settings of access control, with keys of their own."""
     scan_interval_ms: int = option(
         "scanNotActiveBrokerInterval", 10_000, "Time between two searches for brokers that no longer register."
     )
@@ -58,7 +62,7 @@ class NameServerConfig(ListenerSettings):
     @classmethod
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> NameServerConfig:
         """From Apache's keys; unknown ones are ignored (see `unknown_keys`). `given` overrides."""
-        return cls(**(parse_settings(settings) | given))
+        return cls(**({"access": AccessConfig.from_java(settings)} | parse_settings(settings) | given))
 
     @property
     def kv_limits(self) -> KvLimits:
@@ -66,12 +70,14 @@ class NameServerConfig(ListenerSettings):
 
     def to_java(self) -> dict[str, str]:
         """All keys with their values as text."""
-        return {item.metadata["key"]: _to_text(getattr(self, item.name)) for item in fields(self)}
+        own = {key: _to_text(getattr(self, item.name)) for key, item in _fields_by_key().items()}
+        return own | self.access.to_java()
 
 
 def unknown_keys(settings: Mapping[str, str]) -> list[str]:
     """Keys that the NameServer does not support."""
-    return [key for key in settings if key not in _fields_by_key() and not key.startswith(TLS_PREFIX)]
+    known = {*_fields_by_key(), *access_keys()}
+    return [key for key in settings if key not in known and not key.startswith(TLS_PREFIX)]
 
 
 def describe_unknown(keys: Iterable[str]) -> str:
@@ -88,7 +94,7 @@ def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _fields_by_key() -> dict[str, Any]:
-    return {item.metadata["key"]: item for item in fields(NameServerConfig)}
+    return {item.metadata["key"]: item for item in fields(NameServerConfig) if "key" in item.metadata}
 
 
 def _to_text(value: Any) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from rocketq.access.config import keys as access_keys
 from rocketq.nameserver.config import NameServerConfig, describe_unknown, parse_settings, unknown_keys
 from rocketq.nameserver.state_file import read_text, write_state
 from rocketq.protocol.codes import ResponseCode
@@ -16,7 +17,7 @@ from rocketq.remoting import RequestRejected
 
 log = logging.getLogger(__name__)
 
-FIXED_KEYS: Final = frozenset({"kvConfigPath", "configStorePath"})
+FIXED_KEYS: Final = frozenset({"kvConfigPath", "configStorePath", *access_keys()})
 """Changing these by request would allow writing any file."""
 
 
@@ -29,6 +30,8 @@ class Settings:
 
     def update(self, changes: Mapping[str, str]) -> None:
         """Apply and save the known settings; ConfigError or RequestRejected, and no change, when one is invalid."""
+        same = self.config.access.to_java().items()
+        changes = {key: text for key, text in changes.items() if (key, text) not in same}
         if fixed := FIXED_KEYS & changes.keys():
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION, f"{', '.join(sorted(fixed))} cannot be changed while running"

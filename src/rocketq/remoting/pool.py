@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rocketq.errors import ConnectionClosedError, RequestTimeoutError, UnreachableError
+from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.command import Command
 from rocketq.remoting.address import split_addr
 from rocketq.remoting.connection import Connection, Endpoint
@@ -30,7 +31,9 @@ class ConnectionPool:
         limits: Limits | None = None,
         tls: ClientTls | None = None,
         hooks: Sequence[Hook] = (),
+        credentials: Credentials | None = None,
     ) -> None:
+        """With `credentials` every request is signed."""
         self._endpoint = Endpoint(
             dispatcher=dispatcher or Dispatcher(),
             limits=limits or Limits(header_bytes_max=_HEADER_BYTES_MAX),
@@ -43,6 +46,7 @@ class ConnectionPool:
         self._open_callbacks: list[PoolCallback] = []
         self._close_callbacks: list[PoolCallback] = []
         self._closed = False
+        self._credentials = credentials
 
     def add_open_callback(self, callback: PoolCallback) -> None:
         """Called with the address and the connection after it is opened."""
@@ -56,11 +60,15 @@ class ConnectionPool:
         """The answer of the peer with any code; RemotingError without an answer."""
         deadline_s = _now_s() + timeout_ms / 1000
         connection = await self.ready(addr, command.code, timeout_ms)
+        if self._credentials is not None:
+            command = sign(command, self._credentials)
         return await connection.call(command, max(1, int((deadline_s - _now_s()) * 1000)))
 
     async def invoke_oneway(self, addr: str, command: Command, timeout_ms: int = 3_000) -> None:
         """Return when the request is written to the transport."""
         connection = await self.ready(addr, command.code, timeout_ms)
+        if self._credentials is not None:
+            command = sign(command, self._credentials)
         connection.call_oneway(command)
 
     @property

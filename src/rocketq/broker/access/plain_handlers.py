@@ -164,7 +164,7 @@ def _record(
         return {name: members[name] for name in _SHOWN if name in members}
 
     secret_changed = before is not None and after is not None and before.secret_key != after.secret_key
-    details = {"account": access_key, "before": shown(before), "after": shown(after), "secretChanged": secret_changed}
+    details = {"changed": access_key, "before": shown(before), "after": shown(after), "secretChanged": secret_changed}
     _record_change(request, ports, details)
 
 

@@ -54,7 +54,7 @@ async def create_user(request: Request[headers.UserRequest], ports: UserPorts) -
         user = ports.users.create(request.header.username, info, by_super=ports.by_super(request))
     except ChangeRefusedError as error:
         raise RequestRejected(error.code, error.remark) from None
-    return await ports.saved(request, {"user": user.name, "before": None, "after": _shown(user)})
+    return await ports.saved(request, {"changed": user.name, "before": None, "after": _shown(user)})
 
 
 @handlers.on(RequestCode.AUTH_UPDATE_USER)
@@ -64,7 +64,7 @@ async def update_user(request: Request[headers.UserRequest], ports: UserPorts) -
         before, after = ports.users.update(request.header.username, info, by_super=ports.by_super(request))
     except ChangeRefusedError as error:
         raise RequestRejected(error.code, error.remark) from None
-    details: dict[str, Any] = {"user": after.name, "before": _shown(before), "after": _shown(after)}
+    details: dict[str, Any] = {"changed": after.name, "before": _shown(before), "after": _shown(after)}
     return await ports.saved(request, details | {"secretChanged": before.secrets != after.secrets})
 
 
@@ -76,7 +76,7 @@ async def delete_user(request: Request[headers.UserRequest], ports: UserPorts) -
         raise RequestRejected(error.code, error.remark) from None
     if before is None:
         return Reply(remark=DONE)
-    return await ports.saved(request, {"user": before.name, "before": _shown(before), "after": None})
+    return await ports.saved(request, {"changed": before.name, "before": _shown(before), "after": None})
 
 
 @handlers.on(RequestCode.AUTH_GET_USER)

@@ -239,7 +239,7 @@ class Registrar:
         self._topics = topics
         self._clock = clock
         self.master_listeners: list[MasterListener] = []
-        self._pool = ConnectionPool()
+        self._pool = ConnectionPool(credentials=settings.config.access.inner_credentials)
         self._pool.add_close_callback(self._lost)
         self._registrations: dict[str, NameServerRegistration] = {}
         self._orders: dict[str, KeyValues] = {}

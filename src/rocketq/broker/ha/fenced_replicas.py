@@ -130,6 +130,8 @@ class FencedReplication:
         lease.depend_on(self)
         ports.topics.listeners.append(self._tables_changed)
         ports.groups.listeners.append(self._tables_changed)
+        if ports.access is not None:
+            ports.access.follow_changes(self._tables_changed, self.tables_shared)
         self.serving = asyncio.Event()
         """Set when the broker serves; role changes wait for it."""
 

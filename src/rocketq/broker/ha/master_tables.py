@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from rocketq.access.sealing import SEALED_PREFIX
+from rocketq.access.service import AccessService
 from rocketq.broker.groups.offsets import OffsetTable
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.topics.deleted_topics import DeletedTopics, PushedTables
 from rocketq.broker.topics.table import TopicTable
 from rocketq.errors import RocketQError, StoreError
+from rocketq.protocol.acl import Credentials
 from rocketq.protocol.bodies.groups import GroupConfigTable
 from rocketq.protocol.bodies.json_body import Body
 from rocketq.protocol.bodies.offsets import ConsumerOffsets, DelayOffsets
@@ -20,6 +23,8 @@ from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
+from rocketq.protocol.headers.admin import ListUsersRequest
+from rocketq.protocol.requests import make_request
 from rocketq.remoting import ConnectionPool
 from rocketq.replication.epochs import EpochList
 from rocketq.runtime.slices import finish
@@ -37,6 +42,10 @@ class CopyPorts:
     offsets: OffsetTable
     files: StateFiles
     store: StoreWriter
+    access: AccessService | None = None
+    """Users and policies, which are copied, too."""
+    credentials: Credentials | None = None
+    """What requests to the master are signed with."""
 
 
 class MasterTables:
@@ -47,7 +56,7 @@ class MasterTables:
         self._ports = ports
         self._epochs = epochs
         self._fenced = epochs is not None
-        self._pool = ConnectionPool()
+        self._pool = ConnectionPool(credentials=ports.credentials)
         self._saved_delays: dict[int, int] | None = None
         self._log_ends = deque([0], maxlen=3)
         self.timer_point: tuple[TimerPoint, int] | None = None
@@ -78,9 +87,20 @@ class MasterTables:
                 groups = await self._ask(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable)
                 if groups.data_version != ports.groups.data_version:
                     ports.groups.replace(groups)
+                await self._copy_users(addr)
         except (RocketQError, OSError) as error:
             return f"{addr}: {error}"
         return None
+
+    async def _copy_users(self, addr: str) -> None:
+        """A master without users, or of Apache, has none to copy."""
+        access = self._ports.access
+        if access is None or access.users is None or access.inner is None:
+            return
+        question = make_request(ListUsersRequest(sealed=True), opaque=0)
+        answer = await self._pool.invoke(addr, question, TIMEOUT_MS)
+        if answer.code == ResponseCode.SUCCESS and answer.body.startswith(SEALED_PREFIX.encode()):
+            await access.take_sealed_users(answer.body.decode())
 
     async def _ask_timers(self, addr: str) -> None:
         """Copy the timer position; a master without a timer wheel has none."""
@@ -98,6 +118,8 @@ class MasterTables:
             ports.topics.replace(pushed.topics)
         if pushed.groups.data_version != ports.groups.data_version:
             ports.groups.replace(pushed.groups)
+        if pushed.users is not None and ports.access is not None:
+            await ports.access.take_sealed_users(pushed.users)
         for topic in sorted(known - pushed.topics.topics.keys()):
             ports.offsets.forget_topic(topic)
         self._pushed, self._drops_at = pushed, pushed.log_end
@@ -145,6 +167,7 @@ class MasterTables:
             unlisted=tuple(sorted(each for each in queued if each not in topics and not topics.is_being_deleted(each))),
             deleted=dict(self._deleted.ends),
             epoch=epoch,
+            users=None if self._ports.access is None else self._ports.access.sealed_users(),
         )
 
     async def find_divergence(self, addr: str) -> str | None:

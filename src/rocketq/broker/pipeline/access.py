@@ -128,7 +128,7 @@ class ControlledAccess:
         code, needs = _needs(action, topic, group)
         if self._control.is_unlimited(_CODES[action]):
             return None  # check() has decided, by the code
-        return self._control.authorize(self._control.model.signer(principal, source), source, code, needs)
+        return self._control.denial(self._control.model.signer(principal, source), source, code, needs)
 
 
 _CODES: Final[Mapping[Action, frozenset[int]]] = {

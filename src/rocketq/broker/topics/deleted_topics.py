@@ -26,6 +26,8 @@ class PushedTables(Body):
     """Topics without settings whose queues exist at the master."""
     deleted: Mapping[str, int] = member("deleted", factory=dict)
     """End of the log when a topic was deleted; it may exist again."""
+    users: str | None = member("users", default=None)
+    """Users and policies, sealed with a key of the brokers' inner credentials."""
     epoch: int = member("epoch", default=0)
     """The master's epoch. After the start of a later epoch the log may have been truncated and have other messages."""
 

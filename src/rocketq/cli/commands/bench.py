@@ -16,7 +16,7 @@ from rocketq.cli.commands.calling import FAILED, NOT_FOUND, Caller, calls_cluste
 from rocketq.cli.load.driving import Locate, Outcome, Plan, drive
 from rocketq.cli.load.figures import Figures
 from rocketq.cli.load.processes import cpu_seconds, listeners
-from rocketq.cli.load.requests import GROUP, QueueStretch, SendShape, pull_requests, send_requests
+from rocketq.cli.load.requests import GROUP, QueueStretch, SendShape, pull_requests, send_requests, signed
 from rocketq.cli.numbers import FiniteRange
 from rocketq.client.admin import AsyncAdmin
 from rocketq.client.core.routes import master_addr, publish_queues, subscribe_queues
@@ -100,7 +100,7 @@ def send(caller: Caller, topic: str, body_bytes: int, batch: int, queues: int, *
     async def work(admin: AsyncAdmin) -> Outcome:
         route = await _route(admin, topic, queues)
         plan = _send_plan(shape, route, publish_queues(topic, route), **load, locate=_locator(admin, topic, route))
-        return await drive(_with_pids(plan), _teller(caller, plan))
+        return await drive(_as_caller(_with_pids(plan), caller), _teller(caller, plan))
 
     _report(caller, f"sends of {batch if batch > 1 else 'single'} x {body_bytes} bytes", caller.run(work))
 
@@ -121,7 +121,7 @@ def consume(caller: Caller, topic: str, pull_count: int, **load: Any) -> None:
         if not stretches:
             raise NotFoundError("a message of topic", topic, f"`rocketq bench send {topic}` makes some")
         plan = _pull_plan(stretches, route, pull_count, **load, locate=_locator(admin, topic, route))
-        return await drive(_with_pids(plan), _teller(caller, plan))
+        return await drive(_as_caller(_with_pids(plan), caller), _teller(caller, plan))
 
     _report(caller, f"pulls of {pull_count}", caller.run(work))
 
@@ -210,6 +210,14 @@ def _locator(admin: AsyncAdmin, topic: str, route: TopicRoute) -> Locate:
 def _with_pids(plan: Plan) -> Plan:
     """Brokers of this host need not be named."""
     return plan if plan.pids else replace(plan, pids=listeners({addr for addr, _ in plan.links}))
+
+
+def _as_caller(plan: Plan, caller: Caller) -> Plan:
+    """Signed and encrypted as the caller's other requests."""
+    plan = replace(plan, tls=caller.tls)
+    if caller.credentials is None:
+        return plan
+    return replace(plan, links=[(addr, signed(requests, caller.credentials)) for addr, requests in plan.links])
 
 
 # Output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from rocketq.access.service import AccessService
 from rocketq.broker import Broker, BrokerConfig
 from rocketq.broker.app import kept_settings_path
 from rocketq.broker.config import describe_unknown, unknown_keys
@@ -24,6 +26,8 @@ from rocketq.remoting import TlsConfig
 from rocketq.store import StoreConfig
 
 FAILED, USAGE = 1, 2
+SECRETS_VARIABLE = "ROCKETQ_SECRET_SETTINGS"
+"""Settings as JSON that `rocketq up` gives its brokers: arguments of a process are seen by everybody."""
 DATA_DIR = Path.home() / "store"
 
 log = logging.getLogger(__name__)
@@ -129,6 +133,7 @@ def gather_settings(
 ) -> dict[str, str]:
     """Weakest first: defaults, environment, file, changes made while running, flags."""
     settings = dict(defaults)
+    settings |= json.loads(os.environ.pop(SECRETS_VARIABLE, "{}"))
     if "NAMESRV_ADDR" in os.environ:
         settings["namesrvAddr"] = os.environ["NAMESRV_ADDR"]
     if config_file is not None:
@@ -152,11 +157,12 @@ def keeps_changes(config_file: Path | None) -> bool:
     return config_file is not None and config_file.suffix != ".toml"
 
 
-def make_broker(settings: dict[str, str], config_file: Path | None) -> Broker:
+def make_broker(settings: dict[str, str], config_file: Path | None, access: AccessService | None = None) -> Broker:
     """ConfigError when a setting is none."""
     return Broker(
         BrokerConfig.from_java(settings),
         StoreConfig.from_java(settings, root=Path(settings["storePathRootDir"])),
         settings_path=config_file if keeps_changes(config_file) else None,
         tls=TlsConfig.from_java(settings),
+        access=access,
     )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
+from rocketq.cli.connection import NAME_SERVER, Profile, resolve
 from rocketq.cli.examples import example as example  # noqa: PLC0414 - every verb takes it from here
 from rocketq.cli.numbers import FiniteRange
 from rocketq.client.admin import AsyncAdmin
@@ -24,7 +26,6 @@ from rocketq.protocol.failures import GroupNotFound, NotFound, TopicNotFound
 from rocketq.remoting import ClientTls, run
 
 FAILED, USAGE, NOT_FOUND, UNREACHABLE = 1, 2, 3, 4
-NAME_SERVER: Final = "127.0.0.1:9876"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
@@ -91,14 +92,7 @@ def exit_code(error: RocketQError) -> int:
 def calls_cluster(command: _Command) -> _Command:
     """The options every verb has; the command gets a `Caller` first."""
 
-    @click.option(
-        "-n",
-        "--namesrv",
-        default=NAME_SERVER,
-        envvar="NAMESRV_ADDR",
-        show_default=True,
-        help="NameServers, HOST:PORT;HOST:PORT.  [env: NAMESRV_ADDR]",
-    )
+    @_connection_options(command)
     @click.option(
         "--timeout",
         "timeout_s",
@@ -109,10 +103,57 @@ def calls_cluster(command: _Command) -> _Command:
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
     @functools.wraps(command)
-    def wrapped(namesrv: str, timeout_s: float, as_json: bool, **given: Any) -> Any:
-        return command(Caller(namesrv, round(timeout_s * 1000), as_json), **given)
+    def wrapped(timeout_s: float, as_json: bool, **given: Any) -> Any:
+        options = Profile(**{name: given.pop(f"connection_{name}") for name in Profile.__slots__})
+        profile = given.pop("connection_profile")
+        caller = Caller(options.name_servers or NAME_SERVER, round(timeout_s * 1000), as_json)
+        try:
+            found = resolve(options, profile, os.environ)
+            caller = dataclasses.replace(
+                caller,
+                name_servers=found.name_servers or NAME_SERVER,
+                tls=found.client_tls,
+                credentials=found.credentials,
+            )
+        except ConfigError as error:
+            caller.fail(error)
+        return command(caller, **given)
 
     return wrapped  # type: ignore[return-value]
+
+
+def _connection_options(command: Callable[..., Any]) -> Callable[[_Command], _Command]:
+    """How the cluster is reached; what is not given comes from the environment, a profile or tools.yml. `--key` is the
+    key of a client certificate where a command has no other option of that name."""
+    taken = {name for param in getattr(command, "__click_params__", ()) for name in param.opts}
+    key_names = ["--tls-key", *(["--key"] if "--key" not in taken else [])]
+    options = [
+        click.option(
+            "-n",
+            "--namesrv",
+            "connection_name_servers",
+            metavar="ADDRS",
+            help=f"NameServers, HOST:PORT;HOST:PORT.  [env: NAMESRV_ADDR; default: {NAME_SERVER}]",
+        ),
+        click.option("--profile", "connection_profile", help="Saved connection.  [env: ROCKETQ_PROFILE]"),
+        click.option("--access-key", "connection_access_key", help="User that signs.  [env: ROCKETQ_ACCESS_KEY]"),
+        click.option(
+            "--secret-key",
+            "connection_secret_key",
+            help="Its secret; others see arguments, so prefer ROCKETQ_SECRET_KEY or a profile.",
+        ),
+        click.option("--tls/--no-tls", "connection_tls", default=None, help="Encrypt connections.  [env: ROCKETQ_TLS]"),
+        click.option("--ca", "connection_ca", metavar="FILE", help="Trusted certificates (PEM).  [env: ROCKETQ_CA]"),
+        click.option("--cert", "connection_cert", metavar="FILE", help="Client certificate.  [env: ROCKETQ_CERT]"),
+        click.option(*key_names, "connection_key", metavar="FILE", help="Key of --cert.  [env: ROCKETQ_KEY]"),
+    ]
+
+    def add(wrapped: _Command) -> _Command:
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return add
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from rocketq.cli.commands.broker import FAILED, USAGE
-from rocketq.cli.commands.calling import NAME_SERVER
+from rocketq.cli.connection import NAME_SERVER
 from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve

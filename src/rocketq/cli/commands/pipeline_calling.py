@@ -136,12 +136,28 @@ def _let_in(caller: Caller, options: Mapping[str, str]) -> tuple[Caller, dict[st
     before Spark starts, and Spark, go to the same place with the same keys and certificates."""
     given = {key.lower() for key in options}
     names = {} if given & _NAME_SERVERS else {"nameServer": caller.name_servers}
+    options = _own_options(caller, given) | dict(options)
     try:
         found = parse_connection(Options({**names, **options}))
     except OptionError as fault:
         caller.fail(fault, USAGE)
     rest = {key: value for key, value in options.items() if key.lower() not in _NAME_SERVERS}
     return replace(caller, name_servers=found.name_servers, tls=found.tls, credentials=found.credentials), rest
+
+
+def _own_options(caller: Caller, given: set[str]) -> dict[str, str]:
+    """Credentials and certificates of the caller as options of Spark, where options say nothing of either."""
+    own: dict[str, str] = {}
+    if caller.credentials is not None and not any(
+        key.startswith(("rocketmq.accesskey", "rocketmq.secretkey")) for key in given
+    ):
+        own["rocketmq.accessKey"] = caller.credentials.access_key
+        own["rocketmq.secretKey"] = caller.credentials.secret_key
+    if caller.tls is not None and not any(key.startswith("rocketmq.tls.") for key in given):
+        paths = {"trustPath": caller.tls.trust_path, "certPath": caller.tls.cert_path, "keyPath": caller.tls.key_path}
+        own["rocketmq.tls.enable"] = "true"
+        own |= {f"rocketmq.tls.{name}": str(path) for name, path in paths.items() if path is not None}
+    return own
 
 
 def runs_offline(command: _Command) -> _Command:

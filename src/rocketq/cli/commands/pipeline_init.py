@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from rocketq.cli.commands.calling import NAME_SERVER, USAGE, example
+from rocketq.cli.commands.calling import USAGE, example
+from rocketq.cli.connection import NAME_SERVER
 from rocketq.errors import RocketQError
 
 

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocketq.broker import Broker
+from rocketq.access.config import SECRET_KEYS, AccessConfig
+from rocketq.access.service import AccessService, open_access, random_credentials
+from rocketq.broker import Broker, BrokerConfig
 from rocketq.broker.free_port import pick_port
 from rocketq.cli.commands.broker import (
     FAILED,
+    SECRETS_VARIABLE,
     USAGE,
     gather_settings,
     make_broker,
@@ -32,6 +35,7 @@ from rocketq.cli.serving import serve
 from rocketq.cli.small_files import with_small_files
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.nameserver import NameServer, NameServerConfig
+from rocketq.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from rocketq.testing.etcd import LocalEtcd
@@ -55,39 +59,48 @@ class ChildFailedError(RocketQError):
 
 
 class Together:
-    """NameServer and broker in this process."""
+    """NameServer and broker in this process, with one access control."""
 
-    def __init__(self, name_server: NameServer, settings: dict[str, str], config_file: Path | None) -> None:
-        self._name_server = name_server
-        self._settings = settings
+    def __init__(self, data_dir: Path, port: int, settings: dict[str, str], config_file: Path | None) -> None:
+        self._data_dir = data_dir
+        self._port = port
+        self._settings = with_inner_credentials(settings)
         self._config_file = config_file
+        self._name_server: NameServer | None = None
         self._broker: Broker | None = None
 
     async def start(self) -> None:
-        await self._name_server.start()
+        config = BrokerConfig.from_java(self._settings)
+        root = Path(self._settings["storePathRootDir"])
+        access = await asyncio.to_thread(open_access, config.access, root, config.cluster, SystemClock())
+        names = _name_server(self._data_dir, config.host, self._port, self._settings, access)
+        await names.start()
+        self._name_server = names
         try:
-            settings = self._settings | {"namesrvAddr": self._name_server.addr}
-            self._broker = make_broker(settings, self._config_file)
+            self._broker = make_broker(self._settings | {"namesrvAddr": names.addr}, self._config_file, access)
             await self._broker.start()
         except BaseException:
-            await self._name_server.stop()
+            await names.stop()
             raise
 
     async def stop(self) -> None:
         if self._broker is not None:
             await self._broker.stop()
-        await self._name_server.stop()
+        if self._name_server is not None:
+            await self._name_server.stop()
 
     def addresses(self) -> dict[str, str]:
         assert self._broker is not None
+        assert self._name_server is not None
         return {"namesrv": self._name_server.addr, self._broker.config.name: self._broker.addr}
 
 
 class BrokerProcess:
     """One `rocketq broker`, started and stopped by us."""
 
-    def __init__(self, arguments: list[str], ready_file: Path) -> None:
+    def __init__(self, arguments: list[str], ready_file: Path, secret_settings: dict[str, str]) -> None:
         self._arguments = arguments
+        self._secret_settings = secret_settings
         self._ready_file = ready_file
         self._process: asyncio.subprocess.Process | None = None
         self.addresses: dict[str, str] = {}
@@ -109,6 +122,7 @@ class BrokerProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             start_new_session=True,
+            env=os.environ | {SECRETS_VARIABLE: json.dumps(self._secret_settings)},
         )
 
     async def wait_ready(self) -> None:
@@ -288,16 +302,15 @@ def up(
             settings = gather_settings(config_file, data_dir / BROKER_NAME, flags, brokerName=BROKER_NAME)
             settings = with_small_files(settings, [data_dir / BROKER_NAME])
             warn_of_unknown(settings)
-            name_server = _name_server(data_dir, settings.get("bindAddress", LOOPBACK), namesrv_port)
-            serve(Together(name_server, settings, config_file), ready_file)
+            serve(Together(data_dir, namesrv_port, settings, config_file), ready_file)
             return
         host, port = host or LOOPBACK, 10911 if broker_port is None else broker_port
         namesrv_port = namesrv_port or pick_port(host)
         options = ["--host", host, "-n", f"{host}:{namesrv_port}", "--log-level", log_level]
-        options += [part for change in changes for part in ("--set", change)]
+        options += [part for change in changes if not _is_secret(change) for part in ("--set", change)]
         options += ["-c", str(config_file)] if config_file is not None else []
-        given = _check_settings(config_file, data_dir, changes)
-        names = _name_server(data_dir, host, namesrv_port)
+        given = with_inner_credentials(_check_settings(config_file, data_dir, changes))
+        names = _name_server(data_dir, host, namesrv_port, given)
         count = replicas if brokers is None else _count(brokers)
         assert count is not None
         _require_ports(port, count)
@@ -330,10 +343,31 @@ def _check_settings(config_file: Path | None, data_dir: Path, changes: Iterable[
     return settings
 
 
-def _name_server(data_dir: Path, host: str, port: int) -> NameServer:
+def _name_server(
+    data_dir: Path, host: str, port: int, settings: dict[str, str], access: AccessService | None = None
+) -> NameServer:
+    """With the access control of the brokers' settings."""
     folder = data_dir / "namesrv"
-    kv_path, config_path = folder / "kvConfig.json", folder / "namesrv.properties"
-    return NameServer(NameServerConfig(host=host, port=port, kv_path=kv_path, config_path=config_path))
+    config = NameServerConfig(
+        host=host,
+        port=port,
+        kv_path=folder / "kvConfig.json",
+        config_path=folder / "namesrv.properties",
+        access=AccessConfig.from_java(settings),
+    )
+    return NameServer(config, access=access)
+
+
+def with_inner_credentials(settings: dict[str, str]) -> dict[str, str]:
+    """With access control, NameServer and brokers need a common secret; one is made for this run where none is set."""
+    access = AccessConfig.from_java(settings)
+    if not access.is_on or access.inner_credentials is not None:
+        return settings
+    return settings | {"innerClientAuthenticationCredentials": random_credentials()}
+
+
+def _is_secret(change: str) -> bool:
+    return change.partition("=")[0].strip() in SECRET_KEYS
 
 
 def _replica_options(count: int, etcd: LocalEtcd) -> list[str]:
@@ -386,5 +420,6 @@ def _processes(
         own += ["--port", str(port), "--data-dir", str(data_dir / name)]
         if log_file is not None:
             own += ["--log-file", str(log_file.with_name(f"{log_file.stem}-{name}{log_file.suffix}"))]
-        processes.append(BrokerProcess([*options, *own], data_dir / f"{name}.ready.json"))
+        secret = {key: given[key] for key in SECRET_KEYS if key in given}
+        processes.append(BrokerProcess([*options, *own], data_dir / f"{name}.ready.json", secret))
     return processes

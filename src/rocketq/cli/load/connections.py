@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class Run:
     tally: Tally = field(default_factory=Tally)
     latencies: Latencies = field(default_factory=Latencies)
     counting: bool = False
+    tls: ssl.SSLContext | None = None
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first answer, which starts the run."""
     lost: Callable[[LoadConnection, Exception], None] = lambda connection, error: None

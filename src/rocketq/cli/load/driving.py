@@ -12,6 +12,7 @@ from rocketq.cli.load.connections import LoadConnection, Run
 from rocketq.cli.load.figures import CpuUse, Figures, figures_of
 from rocketq.cli.load.processes import cpu_seconds
 from rocketq.errors import RemotingError, RocketQError, UnreachableError
+from rocketq.remoting import ClientTls
 from rocketq.remoting.address import split_addr
 
 TICK_S = 1.0
@@ -38,6 +39,7 @@ class Plan:
     count: int | None = None
     locate: Locate | None = None
     """Where to continue after a lost connection. None: the run ends with it."""
+    tls: ClientTls | None = None
 
     @property
     def requests_count(self) -> int | None:
@@ -76,6 +78,7 @@ async def drive(plan: Plan, tell: Callable[[float, float], None]) -> Outcome:
     run.counting = plan.count is not None
     before, began, broken_off = _cpu_use(plan.pids), loop.time(), ""
     try:
+        run.tls = None if plan.tls is None else plan.tls.context()
         for addr, requests in plan.links:
             connections.append(await _connect(run, addr, requests))
         if not run.counting:
@@ -139,7 +142,7 @@ async def _connect(run: Run, addr: str, requests: list[bytes], answered_s: float
     host, port = split_addr(addr)
     try:
         _, made = await asyncio.get_running_loop().create_connection(
-            lambda: LoadConnection(run, addr, requests, answered_s), host, port
+            lambda: LoadConnection(run, addr, requests, answered_s), host, port, ssl=run.tls
         )
     except OSError as error:
         raise UnreachableError(addr, str(error)) from error

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.frame import encode_command
+from rocketq.protocol.frame import decode_command, encode_command
 
 GROUP: Final = "ROCKETQ_BENCH"
 _U32: Final = struct.Struct(">I")
@@ -73,6 +74,11 @@ def _pull(stretch: QueueStretch, offset: int, pull_count: int, opaque: int) -> b
     fields |= {"queueOffset": str(offset), "maxMsgNums": str(pull_count), "sysFlag": "4", "commitOffset": "0"}
     fields |= {"suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0", "expressionType": "TAG"}
     return encode_command(Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, ext_fields=fields))
+
+
+def signed(frames: list[bytes], credentials: Credentials) -> list[bytes]:
+    """The same requests, each with a signature."""
+    return [encode_command(sign(decode_command(frame[4:]), credentials)) for frame in frames]
 
 
 def frames_in(data: bytes | bytearray) -> Iterator[tuple[int, int]]:

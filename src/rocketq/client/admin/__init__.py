@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from rocketq.client.admin.access import AsyncAccess
 from rocketq.client.admin.brokers import AsyncBrokers
 from rocketq.client.admin.dead_letters import AsyncDeadLetters
 from rocketq.client.admin.groups import AsyncGroups
@@ -48,6 +49,7 @@ class AsyncAdmin:
         self.search = AsyncSearch(self.session)
         self.dead_letters = AsyncDeadLetters(self.session)
         self.traces = AsyncTraces(self.session)
+        self.access = AsyncAccess(self.session)
 
     async def close(self) -> None:
         if self._owns_session:
