@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -14,11 +14,11 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.config import BrokerConfig
 from rocketq.broker.free_port import REPLICATION_STEP
 from rocketq.broker.topics.table import TopicTable
-from rocketq.errors import RocketQError
+from rocketq.errors import LocalProtocolError, RocketQError
 from rocketq.protocol.bodies.queues import DataVersion, KeyValues
 from rocketq.protocol.bodies.registration import Registration, compress_parts
 from rocketq.protocol.bodies.routes import TopicRoute
-from rocketq.protocol.bodies.topics import TopicConfigTable
+from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.fastjson import to_bytes
@@ -30,7 +30,7 @@ from rocketq.protocol.versions import OUR_VERSION
 from rocketq.remoting import Connection, ConnectionPool
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock
-from rocketq.runtime.slices import collect
+from rocketq.runtime.slices import collect, finish
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,9 @@ LOSS_PAUSE_MS: Final = 200
 WAIT_MS_MAX: Final = 1_000
 _UNREGISTER_TIMEOUT_MS: Final = 1_000
 _ROUTE_TIMEOUT_MS: Final = 3_000
+PART_BYTES_MAX: Final = 4 << 20
+"""Of the topics in one request, before compression; the frame limit is 16 MiB."""
+_TOPIC_BYTES: Final = 180  # of a topic without its name and attributes
 _READ_WRITE: Final = int(Perm.READ | Perm.WRITE)
 
 MasterListener = Callable[[str, str | None], None]
@@ -53,7 +56,8 @@ class _EncodedTopics:
     version: DataVersion
     perm: int
     compressed: bool
-    body: bytes = field(default=b"", compare=False)
+    bodies: tuple[bytes, ...] = field(default=(), compare=False)
+    """One, or several when the topics exceed PART_BYTES_MAX."""
 
 
 class RegistrationRequests:
@@ -62,7 +66,7 @@ class RegistrationRequests:
     def __init__(self, settings: Settings, topics: TopicTable) -> None:
         self.settings = settings
         self._topics = topics
-        self._text: _EncodedTopics | None = None
+        self._topics_sent: _EncodedTopics | None = None
         self._encoding = asyncio.Lock()
         self._state_version: int | None = None
 
@@ -70,11 +74,24 @@ class RegistrationRequests:
         """Set the epoch of a fenced master: NameServers reject registrations with an older one."""
         self._state_version = state_version
 
-    async def register(self) -> Command:
-        """The registration. Topics are encoded once for all NameServers, and again after a change."""
+    async def register(self) -> list[Command]:
+        """The registration, in several requests when one would approach the frame limit.
+
+        Topics are encoded once for all NameServers, and again after a change. NameServers keep topics that a request
+        does not list, but take over listed ones only with a changed data version: each request has another one, the
+        last one the version of the table.
+        """
         async with self._encoding:
-            text = await self._encoded()
-        config, compressed, body = self.settings.config, text.compressed, text.body
+            topics = await self._encoded()
+        return [self._request(body, compressed=topics.compressed) for body in topics.bodies]
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the last registration had several requests."""
+        return self._topics_sent is not None and len(self._topics_sent.bodies) > 1
+
+    def _request(self, body: bytes, *, compressed: bool) -> Command:
+        config = self.settings.config
         header = headers.RegisterBrokerRequest(
             broker_name=config.name,
             broker_addr=self._addr,
@@ -89,17 +106,13 @@ class RegistrationRequests:
     async def _encoded(self) -> _EncodedTopics:
         config = self.settings.config
         wanted = _EncodedTopics(self._version, config.perm, config.compressed_register)
-        if self._text == wanted:
-            return self._text
-        table = replace(self._topics.snapshot(), data_version=wanted.version)
-        registration = Registration(topics=await _as_permitted(table, wanted.perm))
-        if wanted.compressed:
-            parts = await collect(registration.compressed_parts(OUR_VERSION))
-            body = await asyncio.to_thread(compress_parts, parts)
-        else:
-            body = to_bytes("".join(await collect(registration.pieces())))
-        self._text = replace(wanted, body=body)
-        return self._text
+        if self._topics_sent == wanted:
+            return self._topics_sent
+        table = await _as_permitted(replace(self._topics.snapshot(), data_version=wanted.version), wanted.perm)
+        tables = await finish(_split(table))
+        bodies = [await _encode(Registration(topics=part), compressed=wanted.compressed) for part in tables]
+        self._topics_sent = replace(wanted, bodies=tuple(bodies))
+        return self._topics_sent
 
     def compare_version(self) -> Command:
         config = self.settings.config
@@ -140,6 +153,8 @@ class NameServerRegistration:
         self._changes = self._registered_changes = 0
         self._round_over = asyncio.Event()
         self._reachable = True
+        self.failure: str | None = None
+        """Why the last request failed."""
         self.first_round = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -174,7 +189,8 @@ class NameServerRegistration:
         while True:
             changed = await self._wait(wait_ms)
             config = self._requests.settings.config
-            done = await self._round(needed=changed or not done or config.force_register)
+            forced = config.force_register and not self._requests.is_split  # comparing versions renews it for less
+            done = await self._round(needed=changed or not done or forced)
             wait_ms = config.register_period_ms if done else RETRY_MS
 
     async def _round(self, *, needed: bool) -> bool:
@@ -192,7 +208,11 @@ class NameServerRegistration:
         try:
             if not needed and not await self._is_outdated():
                 return True
-            answer = await self._send(await self._requests.register())
+            answer: Command | None = None
+            for request in await self._requests.register():
+                answer = await self._send(request)
+                if answer is None:
+                    return False
             if answer is not None:
                 self._on_answer(answer)
             return answer is not None
@@ -216,18 +236,20 @@ class NameServerRegistration:
 
     async def _send(self, command: Command) -> Command | None:
         """The answer; None on failure, which is logged once per outage."""
-        reason = ""
+        reason, is_rejected = "", False
         try:
             answer = await self._pool.invoke(self.addr, command, self._requests.settings.config.register_timeout_ms)
             if answer.code != ResponseCode.SUCCESS:
-                reason = f"{self.addr}: answered {answer.code} {answer.remark}"
+                reason, is_rejected = f"{self.addr} answered code {answer.code}: {answer.remark}", True
         except RocketQError as error:
-            reason = str(error)
+            reason, is_rejected = str(error), isinstance(error, LocalProtocolError)
         if not reason and not self._reachable:
             log.info("registered with NameServer %s again", self.addr)
+        elif is_rejected and self._reachable:
+            log.error("registration is impossible, clients cannot find this broker through %s: %s", self.addr, reason)
         elif reason and self._reachable:
             log.warning("registration with a NameServer failed, retrying every %d ms: %s", RETRY_MS, reason)
-        self._reachable = not reason
+        self._reachable, self.failure = not reason, reason or None
         return None if reason else answer
 
 
@@ -278,6 +300,11 @@ class Registrar:
     async def wait_registered(self) -> None:
         """Return when all NameServers have all changes so far, or after WAIT_MS_MAX."""
         await _wait_briefly(registration.wait_registered() for registration in self._registrations.values())
+
+    def check_registered(self) -> str | None:
+        """A readiness check: why no NameServer has the registration; None when one has, or none is configured."""
+        failures = [registration.failure for registration in self._registrations.values()]
+        return "; ".join(failures) if failures and all(failures) else None  # type: ignore[arg-type]
 
     async def find_route(self, topic: str) -> TopicRoute | None:
         """The route of a topic from the first NameServer that answers."""
@@ -333,6 +360,32 @@ async def _wait_briefly(waits: Iterable[Coroutine[Any, Any, object]]) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(WAIT_MS_MAX / 1000):
             await asyncio.gather(*waits)
+
+
+async def _encode(registration: Registration, *, compressed: bool) -> bytes:
+    if not compressed:
+        return to_bytes("".join(await collect(registration.pieces())))
+    parts = await collect(registration.compressed_parts(OUR_VERSION))
+    return await asyncio.to_thread(compress_parts, parts)
+
+
+def _split(table: TopicConfigTable) -> Generator[None, None, list[TopicConfigTable]]:
+    """Tables that are encoded in about PART_BYTES_MAX each, with different versions."""
+    parts: list[dict[str, TopicConfig]] = [{}]
+    left = PART_BYTES_MAX
+    for name, topic in table.topics.items():
+        size = _TOPIC_BYTES + 2 * len(name) + len(str(topic.attributes or ""))
+        if left < size and parts[-1]:
+            parts.append({})
+            left = PART_BYTES_MAX
+        parts[-1][name] = topic
+        left -= size
+        yield
+    version, last = table.data_version, len(parts) - 1
+    return [
+        TopicConfigTable(data_version=replace(version, timestamp_ms=version.timestamp_ms - last + number), topics=part)
+        for number, part in enumerate(parts)
+    ]
 
 
 async def _as_permitted(table: TopicConfigTable, perm: int) -> TopicConfigTable:
