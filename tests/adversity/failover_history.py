@@ -86,7 +86,7 @@ def check(folder: Path, answers: Answers, count: int = 3) -> Findings:
         assert offsets == list(range(len(offsets))), f"offsets of queue {queue_id} have gaps"
     assert not answers.changed, f"consumers saw two messages at one place: {answers.changed[:5]}"
     vanished = [place for place, body in answers.seen.items() if places.get(place) != body]
-    assert not vanished, f"consumers saw what is not there any more: {vanished[:5]}"
+    assert not vanished, f"consumers saw messages that no longer exist: {vanished[:5]}"
     stored = Counter(places.values())
     return Findings(
         [body for body, place in answers.acked.items() if places.get(place) != body],

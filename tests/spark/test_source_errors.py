@@ -166,7 +166,7 @@ def test_offsets_that_have_aged_out(spark: SparkSession, own: Own) -> None:
     low = age_out(cluster, filler, topic)
     from_zero = f'{{"{topic}": {{"broker-0": {{"0": 0}}}}}}'
     line = failure(lambda: reading(spark, filler, topic, startingOffsets=from_zero).count())
-    assert f"not there any more: {topic} queue 0 of broker-0: offsets 0 to " in line
+    assert f"messages no longer exist: {topic} queue 0 of broker-0: offsets 0 to " in line
     rest = reading(spark, filler, topic, startingOffsets=from_zero, failOnDataLoss="false")
     assert min(place[2] for place in contents(rest)) >= low
     assert reading(spark, filler, topic).count() > 0
@@ -178,7 +178,7 @@ def test_a_stream_whose_offsets_have_aged_out(spark: SparkSession, own: Own, tmp
     archive = Archive(spark, filler, tmp_path, topic)
     assert archive.catch_up() == [10]
     age_out(cluster, filler, topic)
-    assert f"not there any more: {topic} queue 0 of broker-0: offsets 10 to " in failure(archive.catch_up)
+    assert f"messages no longer exist: {topic} queue 0 of broker-0: offsets 10 to " in failure(archive.catch_up)
     assert sum(archive.catch_up(failOnDataLoss="false")) > 0
 
 

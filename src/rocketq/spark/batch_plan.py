@@ -42,7 +42,7 @@ def _plan(options: SourceOptions, narrowing: Narrowing, catalog: Catalog) -> lis
     low, high = _narrowed(start, end, bounds, narrowing, catalog)
     made = plan(low, high, bounds, rows_max=options.slice_rows_max, slices_min=options.slices_min)
     if made.lost and options.fail_on_data_loss:
-        raise DataLossError(f"not there any more: {made.describe_loss()}; option failOnDataLoss=false reads on without")
+        raise DataLossError(f"messages no longer exist: {made.describe_loss()}; option failOnDataLoss=false skips them")
     if narrowing.keys is not None and len(narrowing.keys) <= KEYS_MAX:
         return _through_index(made.slices, narrowing.keys, catalog)
     return [(part,) for part in made.slices]

@@ -89,7 +89,7 @@ def _batches(
 def _tell_loss(lost: list[LostRange], options: SourceOptions) -> None:
     shown = describe_ranges(lost)
     if options.fail_on_data_loss:
-        raise DataLossError(f"not there any more: {shown}; option failOnDataLoss=false reads on without")
+        raise DataLossError(f"messages no longer exist: {shown}; option failOnDataLoss=false skips them")
     log.warning("messages no longer exist and are skipped: %s", shown)
 
 

@@ -106,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         made = plan(low, high, bounds, rows_max=options.slice_rows_max, slices_min=options.slices_min)
         if made.lost and options.fail_on_data_loss:
             lost = made.describe_loss()
-            raise DataLossError(f"not there any more: {lost}; option failOnDataLoss=false reads on without")
+            raise DataLossError(f"messages no longer exist: {lost}; option failOnDataLoss=false skips them")
         if made.lost:
             log.warning("messages no longer exist and are skipped: %s", made.describe_loss())
         return [SlicePartition((part,)) for part in made.slices]

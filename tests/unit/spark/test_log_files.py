@@ -301,7 +301,7 @@ def test_what_aged_out_meanwhile_is_what_the_broker_says(monkeypatch: pytest.Mon
         return fields, places
 
     broker.spoil = age
-    with pytest.raises(DataLossError, match=r"^not there any more: T queue 0 of b: offsets 24 to 39; option failOn"):
+    with pytest.raises(DataLossError, match=r"^messages no longer exist: T queue 0 of b: offsets 24 to 39; option"):
         read(monkeypatch, broker, 0, COUNT)
     broker.low = 0
     for number in range(40):

@@ -78,7 +78,7 @@ def archive(
         plan = _plan(parsed, state, rows_per_task_max)
         if plan.lost and parsed.fail_on_data_loss:
             hint = "option failOnDataLoss=false archives the rest"
-            raise DataLossError(f"not there any more: {describe_ranges(list(plan.lost))}; {hint}")
+            raise DataLossError(f"messages no longer exist: {describe_ranges(list(plan.lost))}; {hint}")
         job = _Job(folder, state, "topics")
         job.run(spark, plan.slices, partial(write_slice, options=parsed, properties=properties), plan.rows, progress)
         job.lost = lost_coverage(plan.lost)
