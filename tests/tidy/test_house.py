@@ -29,6 +29,7 @@ HEIGHT = {name: len(FLOORS) - at for at, floor in enumerate(FLOORS) for name in 
 PURE_PACKAGES = {"model", "kernel", "protocol", "filter", "access"}
 PURE_EXCEPT = {
     "kernel/loading.py",
+    "kernel/primitives.py",
     "kernel/cython_shim.py",
     *(f"access/{name}.py" for name in ("plain_files", "sealing", "user_file", "audit", "service")),
 }
