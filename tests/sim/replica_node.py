@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -17,6 +18,7 @@ from rocketq.replication.fenced_auth import Credentials
 from rocketq.replication.fenced_frames import Frame, FrameDecoder, Introduction, encode_frame
 from rocketq.replication.fenced_master import MasterSession
 from rocketq.replication.fenced_slave import SlaveSession
+from rocketq.replication.handover import QUIET_MS
 from rocketq.replication.recovery import promote, recover, truncate
 
 from .replica_disk import RECORD_BYTES, ReplicaDisk, record, run_steps
@@ -56,6 +58,9 @@ class Node:
         self.slow_disk = world.rng.choice([0.0, 0.1, 0.5])
         self.auto_resync = False
         self.refused: str | None = None
+        self.boots = 0
+        self.host_up = True
+        self.full = False
 
     # life
 
@@ -67,14 +72,18 @@ class Node:
         if not self._steps(recover(self.disk)):
             return
         self.claimed = self.disk.log_end  # as a store that was opened: whatever is there counts as synced
-        self.agent = Agent(self.settings, self.disk.load_state(), self._ends())
+        self.host_up = True
+        settings = replace(self.settings, boot_id=f"{self.number}-{self.boots}")
+        self.agent = Agent(settings, self.disk.load_state(), self._ends())
+        self.was_connected = False
+        self.refusals = 0
         self.leading_epoch = 0
         self.slaves: list[_Slave] = []
         self.pending: deque[tuple[int, int, float]] = deque()
         self.confirmed = 0
         self.line: Line | None = None
         self.session: SlaveSession | None = None
-        self.heard_ms = 0.0
+        self.heard_ms = self.line_ms = 0.0
         self.syncing = False
         self.stopped = self.stopping = False
         self.world.after(self.world.rng.uniform(0, TICK_MS), self._tick, self)
@@ -89,6 +98,8 @@ class Node:
             line.close()
         self.world.history.unknown_count += len(getattr(self, "pending", ()))
         if power:
+            self.boots += 1
+            self.host_up = False
             self.disk.lose_power(self.world.rng)
 
     def _lines(self) -> list[Line]:
@@ -154,6 +165,7 @@ class Node:
 
     def _tick(self) -> None:
         self._log_moved()
+        self._look_around()
         self._do(self.agent.on_tick(self.clock_ms))
         if not self.up:
             return
@@ -166,7 +178,7 @@ class Node:
                 if beat is not None:
                     slave.sent_ms = now_ms
                     slave.line.send(0, self._wire(beat))
-        if self.line is not None and now_ms - self.heard_ms > SILENCE_MS:
+        if self.line is not None and now_ms - max(self.heard_ms, self.line_ms) > SILENCE_MS:
             self._hang_up()
         if self.line is None and self.agent.followed is not None:
             self._connect()
@@ -174,6 +186,23 @@ class Node:
             self.pending.popleft()
             self.world.history.unknown_count += 1
         self.world.after(TICK_MS, self._tick, self)
+
+    def _look_around(self) -> None:
+        """What a real replica probes while it does not hear its master, and the space on its disk."""
+        followed, cuts = self.agent.followed, self.world.cuts
+        self.agent.on_room(not self.full, self.clock_ms)
+        if followed is None or self.world.now_ms - self.heard_ms <= QUIET_MS:
+            self.agent.on_isolation(0, frozenset())
+            return
+        reaches = frozenset(
+            other.agent.broker_id
+            for other in self.nodes
+            if other.is_awake
+            and other is not self
+            and other.agent.broker_id != followed.master_id
+            and not {(self.number, other.number), (other.number, self.number)} & cuts
+        )
+        self.agent.on_isolation(followed.epoch, reaches)
 
     def watched(self) -> None:
         self._do(self.agent.on_changed(self.clock_ms))
@@ -211,6 +240,7 @@ class Node:
             case act.Follow():
                 world.history.note(f"{world.now_ms:.0f} node {self.number} follows {action}")
                 self._hang_up()
+                self.heard_ms, self.was_connected, self.refusals = world.now_ms, False, 0
                 self._connect()
             case act.StopFollowing():
                 self._hang_up()
@@ -260,8 +290,13 @@ class Node:
     # as a master
 
     def send(self, message_id: int) -> bool:
-        """A client's send: stored, or refused."""
-        if not self.is_awake or getattr(self, "agent", None) is None or self.agent.may_write(self.clock_ms) is not None:
+        """A client's send: stored, or rejected."""
+        if (
+            self.full
+            or not self.is_awake
+            or getattr(self, "agent", None) is None
+            or self.agent.may_write(self.clock_ms) is not None
+        ):
             self.world.history.refused_count += 1
             return False
         self.world.history.wrote(self.number, self.leading_epoch)
@@ -339,7 +374,8 @@ class Node:
                     self._master_actions(slave, slave.session.log_checked(mismatch))
                 case master_side.Acked(broker_id, written, durable, learner):
                     self._drop_others(slave)
-                    self.agent.on_ack(broker_id, self.leading_epoch, written, durable, self.clock_ms, learner=learner)
+                    epoch, now_ms = self.leading_epoch, self.clock_ms
+                    self._do(self.agent.on_ack(broker_id, epoch, written, durable, now_ms, learner=learner))
                 case master_side.ReadControl():
                     self._do(self.agent.on_outdated(self.clock_ms))
                 case master_side.Close():
@@ -389,8 +425,12 @@ class Node:
             (lambda item: self._from_master(line, item), lambda item: master.from_slave(line, item)),
         )
         if not master.accept(line):
+            self.refusals = self.refusals + 1 if self.was_connected and master.host_up and not master.up else 0
+            if self.refusals == 2:
+                self._do(self.agent.on_master_dead(followed.epoch, self.clock_ms))
             return
-        self.line, self.heard_ms = line, self.world.now_ms
+        self.line, self.refusals = line, 0
+        self.line_ms = self.world.now_ms
         self.session = SlaveSession(
             followed.epoch, followed.master_id, self._introduction(), credentials, self.world.rng.randbytes(32)
         )
@@ -408,8 +448,13 @@ class Node:
         if item is None:
             self._hang_up()
             return
-        self.heard_ms = self.world.now_ms
-        self._slave_actions(self.session.on_frame(self._unwire(item)))
+        actions = self.session.on_frame(self._unwire(item))
+        if self.session.is_streaming:
+            self.heard_ms = self.world.now_ms
+            if not self.was_connected:
+                self.was_connected = True
+                self.agent.on_master_heard()
+        self._slave_actions(actions)
 
     def _slave_actions(self, actions: list[slave_side.SlaveAction]) -> None:
         for action in actions:

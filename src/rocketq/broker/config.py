@@ -208,9 +208,9 @@ class BrokerConfig(ListenerSettings):
     lease_mode: str = option(
         "haLeaseMode", "available", "`available` serves reads without a lease; `strict` serves nothing without one."
     )
-    lease_ttl_ms: int = option("haLeaseTtl", 10_000, "Time to live of the master's lease in etcd.")
+    lease_ttl_ms: int = option("haLeaseTtl", 5_000, "Time to live of the master's lease in etcd.")
     lease_trusted_ms: int = option(
-        "haLeaseTimeout", 6_000, "Time for which the master trusts its last renewal of the lease."
+        "haLeaseTimeout", 3_000, "Time for which the master trusts its last renewal of the lease."
     )
     min_in_sync: int = option(
         "minInSyncReplicas", 1, "Replicas (master included) that must have a message before it is acknowledged."

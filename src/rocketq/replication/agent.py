@@ -27,6 +27,7 @@ from rocketq.replication.actions import (
 from rocketq.replication.confirm import SyncRules, Term
 from rocketq.replication.control import AliveReport, ChangeRejectedError, GroupView, MasterKey, Replica, Transaction
 from rocketq.replication.election import Lease, LeaseMode, LeaseTimes, campaign_delay_ms
+from rocketq.replication.handover import FULL_MS, isolation_target, may_shrink, room_target
 from rocketq.replication.recovery import HaState
 
 
@@ -52,6 +53,8 @@ class AgentSettings:
     answer_ms_max: int = 3_000
     """Requests to the control store fail after this time."""
     retire_ms_max: int = 5_000
+    boot_id: str = ""
+    """Identifies the boot of this machine; empty: unknown."""
     new_secret: bytes = field(default=b"", repr=False)
     """Random; put into the control store when it holds no secret. Empty: the secret comes from a file."""
     report_ms: int = 5_000
@@ -101,6 +104,12 @@ class Agent:
         self._vacant_ms: int | None = None
         self._led_epoch = 0
         self._reported_ms: int | None = None
+        self._dead_epoch = 0
+        self._isolated_epoch = 0
+        self._reaches = frozenset[int]()
+        self._has_room = True
+        self._full_ms: int | None = None
+        self._abandons_tail = False
         self._switched_to = 0  # the revision of the last switch request that was handled
         self._retiring_ms: int | None = None
         self._preferred_id = 0
@@ -202,7 +211,9 @@ class Agent:
         if self.role is Role.FOLLOWING:
             actions = self._campaign(now_ms)
         elif self.role is Role.LEADING:
-            actions = self._retire(now_ms) if self._retiring_ms is not None else self._maintain(now_ms)
+            if self._retiring_ms is None:
+                actions = self._hand_over(now_ms)
+            actions += self._retire(now_ms) if self._retiring_ms is not None else self._maintain(now_ms)
         return actions or self._report_if_due(now_ms)
 
     # Joining
@@ -239,24 +250,76 @@ class Agent:
     # Campaigning
 
     def _campaign(self, now_ms: int) -> list[Action]:
-        master = self.view.master
-        if master is not None and master.value.broker_id != self.broker_id:
+        if not self._is_vacant():
             self._vacant_ms = None
             return []
         if self._stopping or self.lease is None or not self.lease.is_valid(now_ms):
             return []
         if self._vacant_ms is None:
             self._vacant_ms = now_ms
-            return self._report(now_ms)
-        delay_ms = campaign_delay_ms(self.view, self.broker_id, self._ends.last_epoch, self._ends.written)
+            if self._campaign_delay_ms():
+                return self._report(now_ms)
+        delay_ms = self._campaign_delay_ms()
         if delay_ms is None or now_ms - self._vacant_ms < delay_ms:
             return []
+        settings = self.settings
         try:
-            key = MasterKey(self.broker_id, 0, self.settings.ha_addr, self.settings.addr)
-            _, change = control.elect(self.view, key, self.lease.id)
+            key = MasterKey(self.broker_id, 0, settings.ha_addr, settings.addr, settings.boot_id)
+            _, change = control.elect(self.view, key, self.lease.id, dead_epoch=self._dead_epoch)
         except ChangeRejectedError:
             return []
         return self._send(Purpose.ELECT, change, now_ms)
+
+    def _is_vacant(self) -> bool:
+        """Whether no other process is master: no key, the key of a process that ended (all in-sync slaves agree), or
+        this store's own one from before a restart. After a reboot of the machine a log may lack its unsynced end, so
+        then others go first."""
+        master = self.view.master
+        if master is None:
+            return True
+        if master.value.epoch == self._dead_epoch:
+            return self._others_lost(master.value)
+        boot_id = self.settings.boot_id
+        return master.value.broker_id == self.broker_id and bool(boot_id) and master.value.boot_id == boot_id
+
+    def _others_lost(self, master: MasterKey) -> bool:
+        """Whether the other living members of S do not hear the master either."""
+        state, alive = self.view.state, self.view.alive
+        others = state.value.in_sync - {self.broker_id, master.broker_id} if state is not None else frozenset()
+        return all(alive[each].value.isolated_epoch == master.epoch for each in others if each in alive)
+
+    def _campaign_delay_ms(self) -> int | None:
+        master, ends = self.view.master, self._ends
+        delay_ms = campaign_delay_ms(self.view, self.broker_id, ends.last_epoch, ends.written, has_room=self._has_room)
+        own = master is not None and master.value.broker_id == self.broker_id
+        return 0 if own and delay_ms is not None else delay_ms
+
+    def on_master_dead(self, epoch: int, now_ms: int) -> list[Action]:
+        """The master's machine refuses connections at an address where the master of this epoch was connected: its
+        process has ended, and a member of S may replace it before its lease expires. `strict` relies on leases only."""
+        master = self.view.master
+        if self._is_strict or self.role is not Role.FOLLOWING or self._dead_epoch == epoch:
+            return []
+        if master is None or master.value.epoch != epoch or master.value.broker_id == self.broker_id:
+            return []
+        self._dead_epoch, self._reported_ms = epoch, None
+        return self._read_first(now_ms)
+
+    def on_master_heard(self) -> None:
+        """A stream from the master was established."""
+        if self._dead_epoch:
+            self._dead_epoch, self._reported_ms = 0, None
+
+    def on_isolation(self, epoch: int, reaches: frozenset[int]) -> None:
+        """A slave does not hear the master of `epoch` (0: it does), and can connect to these other replicas."""
+        if (epoch, reaches) != (self._isolated_epoch, self._reaches):
+            self._isolated_epoch, self._reaches, self._reported_ms = epoch, reaches, None
+
+    def on_room(self, has_room: bool, now_ms: int) -> None:
+        """Whether the disk has space for messages."""
+        if has_room != self._has_room:
+            self._has_room, self._reported_ms = has_room, None
+            self._full_ms = None if has_room else now_ms
 
     def _report_if_due(self, now_ms: int) -> list[Action]:
         recently = self._reported_ms is not None and now_ms - self._reported_ms < self.settings.report_ms
@@ -268,7 +331,15 @@ class Agent:
         assert self.lease is not None
         self._reported_ms = now_ms
         slaves = self.term.lags(now_ms) if self.term is not None else ()
-        report = AliveReport(self.settings.ha_addr, self._ends.written, self._ends.last_epoch, slaves)
+        report = AliveReport(
+            self.settings.ha_addr,
+            self._ends.written,
+            self._ends.last_epoch,
+            slaves,
+            max(self._isolated_epoch, self._dead_epoch),
+            tuple(sorted(self._reaches)),
+            self._has_room,
+        )
         return self._send(Purpose.REPORT, control.report_alive(self.broker_id, report, self.lease.id), now_ms)
 
     def _promote(self, epoch: int) -> list[Action]:
@@ -312,10 +383,13 @@ class Agent:
 
     def on_ack(
         self, broker_id: int, epoch: int, written: int, durable: int, now_ms: int, *, learner: bool = False
-    ) -> None:
+    ) -> list[Action]:
         """An acknowledgement of a slave in a stream of this epoch."""
-        if self.term is not None and epoch == self.term.epoch:
-            self.term.on_ack(broker_id, written, durable, now_ms, learner=learner)
+        if self.term is None or epoch != self.term.epoch:
+            return []
+        self.term.on_ack(broker_id, written, durable, now_ms, learner=learner)
+        is_awaited = self._retiring_ms is not None or (broker_id not in self.term.in_sync and not learner)
+        return self._decide(now_ms) if is_awaited else []
 
     def on_slave_gone(self, broker_id: int, now_ms: int) -> None:
         if self.term is not None:
@@ -324,7 +398,7 @@ class Agent:
     def _maintain(self, now_ms: int) -> list[Action]:
         assert self.term is not None
         wanted = self.term.wanted_set(now_ms)
-        if wanted is None or self.lease is None:
+        if wanted is None or self.lease is None or not may_shrink(self.view, self.term, wanted, now_ms):
             return []
         if self.view.state is None or self.view.state.revision != self.term.revision:
             return []
@@ -350,6 +424,7 @@ class Agent:
     def _step_down(self, reason: str, now_ms: int) -> list[Action]:
         self.role, self.term, self._vacant_ms = Role.FOLLOWING, None, None
         self._retiring_ms, self.followed, self.handing_over = None, None, HandOver.NONE
+        self._abandons_tail = False
         return [StepDown(reason), *self._read_first(now_ms)]
 
     def _leave_lease(self) -> list[Action]:
@@ -366,6 +441,19 @@ class Agent:
         if not others or (preferred_id and preferred_id not in others):
             raise ChangeRejectedError(f"replica {preferred_id or 'other than the master'} is not in sync")
         self._retiring_ms, self._preferred_id = now_ms, preferred_id or self._longest_of(others)
+        return [StopAccepting()]
+
+    def _hand_over(self, now_ms: int) -> list[Action]:
+        """Retire when this master cannot serve and a slave can: it is cut off from its slaves, or its disk is full."""
+        assert self.term is not None
+        target = isolation_target(self.view, self.term, now_ms)
+        if target is not None:
+            self._abandons_tail = True  # it cannot reach the slaves; nothing of it was acknowledged
+        elif self._full_ms is not None and now_ms - self._full_ms >= FULL_MS:
+            target = room_target(self.view, self.term, now_ms)
+        if target is None:
+            return []
+        self._retiring_ms, self._preferred_id = now_ms, target
         return [StopAccepting()]
 
     def _handle_switch_request(self, view: GroupView, now_ms: int) -> list[Action]:
@@ -400,7 +488,7 @@ class Agent:
         assert self.term is not None
         assert self._retiring_ms is not None
         late = now_ms - self._retiring_ms > self.settings.retire_ms_max
-        if self.term.confirm_offset < self.term.own_written and not late:
+        if self.term.confirm_offset < self.term.own_written and not late and not self._abandons_tail:
             return self._maintain(now_ms)
         if late and not self._stopping and not self._must_go:
             return self._stay()
@@ -425,7 +513,7 @@ class Agent:
         return self._is_strict and self.handing_over is HandOver.ASKED
 
     def _stay(self) -> list[Action]:
-        self._retiring_ms, self.handing_over = None, HandOver.NONE
+        self._retiring_ms, self.handing_over, self._abandons_tail = None, HandOver.NONE, False
         return [AcceptAgain()]
 
     def _stopped_master(self, reason: str) -> list[Action]:

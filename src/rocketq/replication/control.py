@@ -64,6 +64,8 @@ class MasterKey:
     epoch: int
     ha_addr: str
     addr: str = ""
+    boot_id: str = ""
+    """Identifies the boot of the master's machine, so that a restarted process recognizes its own key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,12 @@ class AliveReport:
     last_epoch: int
     slaves: tuple[tuple[int, int, int], ...] = ()
     """Set by a master: id, log end and duration of the lag in ms of each slave."""
+    isolated_epoch: int = 0
+    """Set by a slave that does not hear the master of this epoch."""
+    reaches: tuple[int, ...] = ()
+    """Set with it: the other replicas that it can connect to."""
+    has_room: bool = True
+    """False: its disk is too full to accept messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +230,11 @@ def _decode_secret(data: bytes) -> bytes:
 def _decode_report(data: bytes) -> AliveReport:
     report = _decode(AliveReport, data)
     try:
-        return replace(report, slaves=tuple((int(number), int(end), int(ms)) for number, end, ms in report.slaves))
+        return replace(
+            report,
+            slaves=tuple((int(number), int(end), int(ms)) for number, end, ms in report.slaves),
+            reaches=tuple(map(int, report.reaches)),
+        )
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the control store holds no AliveReport: {error}") from None
 
@@ -254,11 +266,11 @@ def apply_for_id(view: GroupView, replica: Replica) -> tuple[int, Transaction]:
     return number, change
 
 
-def elect(view: GroupView, caller: MasterKey, lease_id: int) -> tuple[GroupState, Transaction]:
+def elect(view: GroupView, caller: MasterKey, lease_id: int, *, dead_epoch: int = 0) -> tuple[GroupState, Transaction]:
     """The caller becomes master of the next epoch and the only member of S. A restarted master may replace its own
-    `master` key before the old lease expires."""
+    `master` key before the old lease expires, and any member that of a master of `dead_epoch`, whose process ended."""
     own = caller.broker_id
-    if view.master is not None and view.master.value.broker_id != own:
+    if view.master is not None and view.master.value.broker_id != own and view.master.value.epoch != dead_epoch:
         raise ChangeRejectedError(f"replica {view.master.value.broker_id} is master")
     if own not in view.replicas:
         raise ChangeRejectedError(f"replica {own} is not registered")

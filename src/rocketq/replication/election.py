@@ -20,9 +20,9 @@ class LeaseMode(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
     keep_alive_ms: int = 1_000
-    valid_ms: int = 6_000
+    valid_ms: int = 3_000
     """L: duration of trust, from sending a keep-alive that was answered."""
-    ttl_ms: int = 10_000
+    ttl_ms: int = 5_000
     """T: the control store expires the lease this long after its last keep-alive."""
 
     def __post_init__(self) -> None:
@@ -68,19 +68,26 @@ FIRST_MS: Final = 300
 NEXT_MS: Final = 1_000
 
 
-def campaign_delay_ms(view: GroupView, own_id: int, last_epoch: int, log_end: int) -> int | None:
-    """Delay between the loss of the master and this replica's ELECT; None: it cannot be elected."""
+def campaign_delay_ms(
+    view: GroupView, own_id: int, last_epoch: int, log_end: int, *, has_room: bool = True
+) -> int | None:
+    """Delay between the loss of the master and this replica's ELECT; None: it cannot be elected. Replicas with a full
+    disk come last, then the longest log is first."""
     state = view.state.value if view.state else None
     if state is not None and own_id not in state.in_sync:
         return None
     if state is not None and state.preferred_id == own_id:
         return 0
+    master_id = view.master.value.broker_id if view.master else 0  # its process ended, its keys have not expired yet
     others = {
         broker_id: report.value
         for broker_id, report in view.alive.items()
-        if broker_id != own_id and (state is None or broker_id in state.in_sync)
+        if broker_id not in (own_id, master_id) and (state is None or broker_id in state.in_sync)
     }
-    own_rank = (-last_epoch, -log_end, own_id)
-    better = sum((-other.last_epoch, -other.log_end, broker_id) < own_rank for broker_id, other in others.items())
+    own_rank = (not has_room, -last_epoch, -log_end, own_id)
+    better = sum(
+        (not other.has_room, -other.last_epoch, -other.log_end, broker_id) < own_rank
+        for broker_id, other in others.items()
+    )
     preferred_alive = state is not None and state.preferred_id in others
     return FIRST_MS + NEXT_MS * min(better + preferred_alive, 2)

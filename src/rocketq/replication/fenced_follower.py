@@ -29,12 +29,18 @@ CONNECT_MS_MAX: Final = 2_000
 RETRY_MS_MIN: Final = 50
 """A new master is often known shortly before it listens."""
 RETRY_MS: Final = 500
+REFUSALS: Final = 2
+"""Refused connections in a row after which the process of a master that was connected counts as ended."""
 
 
 class FollowerEvents(Protocol):
     """Events of the connection to the master."""
 
     def log_changed(self) -> None: ...
+
+    def master_heard(self) -> None: ...
+
+    def master_dead(self, epoch: int) -> None: ...
 
     def confirmed_to(self, offset: int) -> None: ...
 
@@ -65,13 +71,21 @@ class Follower:
         self._task: asyncio.Task[None] | None = None
         self.failure = ""
         self.connection: MasterConnection | None = None
+        self.heard_ms = clock.monotonic_ms()
+        """When the master was heard last, or when following it began."""
+        self.followed: Follow | None = None
+        self._was_connected = False
+        self._refused_count = 0
 
     async def follow(self, master: Follow) -> None:
         await self.stop()
+        self.followed, self.heard_ms = master, self.clock.monotonic_ms()
+        self._was_connected, self._refused_count = False, 0
         self._task = asyncio.get_running_loop().create_task(self._run(master))
 
     async def stop(self) -> None:
         """Stop; nothing is written after this returns."""
+        self.followed = None
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -88,8 +102,10 @@ class Follower:
             if failure != self.failure:
                 log.warning("replication from master %d at %s stopped: %s", master.master_id, master.ha_addr, failure)
             self.failure = failure
+            if self._refused_count == REFUSALS:
+                self.events.master_dead(master.epoch)
+            pause_ms = RETRY_MS_MIN if self._refused_count < REFUSALS else min(2 * pause_ms, RETRY_MS)
             await asyncio.sleep(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, RETRY_MS)
 
     async def _once(self, master: Follow) -> str:
         """Connect and copy; the reason why the connection ended."""
@@ -104,7 +120,10 @@ class Follower:
             async with asyncio.timeout(CONNECT_MS_MAX / 1000):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, port, ssl=self._tls)
         except (OSError, TimeoutError) as error:
+            refused = isinstance(error, ConnectionRefusedError) and self._was_connected
+            self._refused_count = self._refused_count + 1 if refused else 0
             return f"cannot be reached: {error or 'no answer'}"
+        self._refused_count = 0
         self.connection = link
         try:
             while not link.ended.done():
@@ -117,9 +136,27 @@ class Follower:
             if link.on_disk is not None:
                 await asyncio.wait([link.on_disk])
 
+    def heard(self) -> None:
+        """An authenticated frame arrived."""
+        self.heard_ms = self.clock.monotonic_ms()
+        if not self._was_connected:
+            self._was_connected = True
+            self.events.master_heard()
+
     def connected(self, master_log: str) -> None:
         self.failure = ""
         log.info("this replica %s", master_log)
+
+
+async def can_connect(addr: str) -> bool:
+    """Whether something listens at a replication address."""
+    try:
+        async with asyncio.timeout(CONNECT_MS_MAX / 1000):
+            _, writer = await asyncio.open_connection(*split_addr(addr))
+    except (OSError, TimeoutError, RocketQError, ValueError):
+        return False
+    writer.close()
+    return True
 
 
 def cut_back(replica: FencedStore, point: int) -> int:
@@ -164,6 +201,8 @@ class MasterConnection(asyncio.Protocol):
         try:
             for frame in self._decoder.feed(data):
                 self._do(self._session.on_frame(frame))
+                if self._session.is_streaming:
+                    self._follower.heard()
         except (RocketQError, OSError) as error:
             self._fail(error)
 

@@ -9,6 +9,7 @@ import logging
 import os
 import ssl
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from rocketq.errors import RocketQError
@@ -16,11 +17,12 @@ from rocketq.replication import actions as act
 from rocketq.replication.agent import Agent, AgentSettings, Role
 from rocketq.replication.control import ControlError, ControlStore, Group, LeaseLostError
 from rocketq.replication.fenced_auth import Credentials
-from rocketq.replication.fenced_follower import Follower
+from rocketq.replication.fenced_follower import Follower, can_connect
 from rocketq.replication.fenced_frames import Introduction
 from rocketq.replication.fenced_listener import FencedListener, Mastership
 from rocketq.replication.fenced_master import Acked
 from rocketq.replication.fenced_slave import Leave
+from rocketq.replication.handover import QUIET_MS
 from rocketq.replication.recovery import promote, recover
 from rocketq.replication.replica_files import FencedStore
 from rocketq.runtime.clock import Clock
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 TICK_MS: Final = 100
 WATCH_MS: Final = 10_000
 ANSWER_TIMEOUT_MS: Final = 3_000
+PROBE_MS: Final = 500
+BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class RoleListener(Protocol):
@@ -70,6 +74,7 @@ class FencedReplica:
         self.replica = replica
         if secret is None and not settings.new_secret:
             settings = dataclasses.replace(settings, new_secret=os.urandom(32))
+        settings = dataclasses.replace(settings, boot_id=settings.boot_id or boot_id())
         self.agent = Agent(settings, replica.load_state(), replica.ends)
         self._secret = secret
         server_tls, client_tls = tls or (None, None)
@@ -86,7 +91,7 @@ class FencedReplica:
         self._role_changes: asyncio.Queue[act.Action] = asyncio.Queue()
         self._holding = self._woken = False
         self._seen_standing = self._standing
-        self._is_unreadable = False
+        self._is_unreadable = self._probing = False
         self._confirmed = replica.log_start
         self.stopped = asyncio.Event()
         self.failed = False
@@ -159,12 +164,48 @@ class FencedReplica:
             try:
                 self._put(self.agent.on_tick(self._now_ms()))
                 self.listener.tick()
+                self._watch_surroundings()
                 self.replica.drop_deleted_epochs()
                 if self.replica.store.failure is not None:
                     self._fail(self.replica.store.failure)
             except Exception:  # the replica continues after a failed tick
                 log.exception("tick of the replica failed")
             await asyncio.sleep(TICK_MS / 1000)
+
+    def _watch_surroundings(self) -> None:
+        """Tell the agent about the disk, and about a master that is not heard any more."""
+        now_ms, followed = self._now_ms(), self.follower.followed
+        has_room = self.replica.store.disk_full is None
+        self.agent.on_room(has_room, now_ms)
+        if has_room:
+            self.replica.keep_reserve()
+        if followed is None or now_ms - self.follower.heard_ms <= QUIET_MS:
+            self.agent.on_isolation(0, frozenset())
+        elif not self._probing:
+            self._probing = True
+            self._spawn(self._probe(followed))
+
+    async def _probe(self, followed: act.Follow) -> None:
+        """Which other replicas can be reached, while the master cannot."""
+        others = {
+            number: each.value.ha_addr
+            for number, each in self.agent.view.alive.items()
+            if number not in (self.agent.broker_id, followed.master_id)
+        }
+        try:
+            found = await asyncio.gather(*(can_connect(addr) for addr in others.values()))
+            if self.follower.followed is followed and self._now_ms() - self.follower.heard_ms > QUIET_MS:
+                reached = frozenset(number for number, is_reached in zip(others, found, strict=True) if is_reached)
+                self.agent.on_isolation(followed.epoch, reached)
+            await asyncio.sleep(PROBE_MS / 1000)
+        finally:
+            self._probing = False
+
+    def master_heard(self) -> None:
+        self.agent.on_master_heard()
+
+    def master_dead(self, epoch: int) -> None:
+        self._put(self.agent.on_master_dead(epoch, self._now_ms()))
 
     async def _watch(self) -> None:
         while True:
@@ -227,6 +268,8 @@ class FencedReplica:
         self.replica.store.reject_appends(f"this replica is disabled: {reason}")
         self._stop_leading(reason)
         self._spawn(self.follower.stop())
+        if self.agent.lease is not None:
+            self._spawn(self._revoke(self.agent.lease.id))
 
     async def _work(self, queue: asyncio.Queue[act.Action]) -> None:
         while True:
@@ -247,8 +290,7 @@ class FencedReplica:
             case act.KeepAlive(lease_id):
                 self._spawn(self._keep_alive(lease_id))
             case act.Revoke(lease_id):
-                with contextlib.suppress(ControlError):
-                    await self._control.revoke(lease_id)
+                await self._revoke(lease_id)
             case act.Follow():
                 log.info(
                     "replica %d follows master %d of epoch %d", self.agent.broker_id, action.master_id, action.epoch
@@ -343,6 +385,10 @@ class FencedReplica:
         else:
             self._put(self.agent.on_committed(action.number, revision, self._now_ms()))
 
+    async def _revoke(self, lease_id: int) -> None:
+        with contextlib.suppress(ControlError):
+            await self._control.revoke(lease_id)
+
     async def _grant(self, ttl_ms: int) -> None:
         sent_ms = self._now_ms()
         try:
@@ -390,8 +436,11 @@ class FencedReplica:
         mastership = self.listener.mastership
         if mastership is not None:
             now_ms, epoch = self._now_ms(), mastership.epoch
-            self.agent.on_ack(ack.broker_id, epoch, ack.written, ack.durable, now_ms, learner=ack.learner)
-            self.publish()
+            actions = self.agent.on_ack(ack.broker_id, epoch, ack.written, ack.durable, now_ms, learner=ack.learner)
+            if actions:
+                self._put(actions)
+            else:
+                self.publish()
 
     def slave_gone(self, broker_id: int) -> None:
         self.agent.on_slave_gone(broker_id, self._now_ms())
@@ -444,3 +493,11 @@ class FencedReplica:
         answerable = self.agent.answerable_to(now_ms)
         if answerable > self.gate.position:
             self.gate.release(answerable)
+
+
+def boot_id() -> str:
+    """Identifies the boot of this machine; empty where the system has no such file."""
+    try:
+        return BOOT_ID_PATH.read_text().strip()
+    except OSError:
+        return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import uuid
@@ -19,6 +20,8 @@ from rocketq.store import StoreConfig, StoreReplica
 from rocketq.store.disk import Disk
 
 _ASIDE: Final = "put-aside-"
+_RESERVE: Final = "haReserve"
+_RESERVE_BYTES: Final = 256 << 10
 _STAYS: Final = frozenset({"config", "lock", HA_STATE_FILE})
 
 
@@ -38,6 +41,7 @@ class FencedStore:
         self._state_lock = threading.RLock()
         root = store.config.root
         self._epoch_path, self._state_path = root / EPOCH_FILE, root / HA_STATE_FILE
+        self._reserve_path = root / _RESERVE
         self._epochs = self._read_epochs()
         self._state = self._read_state(cluster, broker_name)
 
@@ -63,6 +67,26 @@ class FencedStore:
                 f"{self._state_path} is of {state.cluster}/{state.broker_name}, not of {cluster}/{broker_name}"
             )
         return state
+
+    def keep_reserve(self) -> None:
+        """Hold disk space for haState and the epochs: a full disk must not keep a master from stepping down."""
+        if self._reserve_path.exists():
+            return
+        try:
+            with open(self._reserve_path, "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+        except OSError:
+            self._reserve_path.unlink(missing_ok=True)
+
+    def _save(self, path: Path, data: bytes) -> None:
+        """Replace a file, synced; on a full disk once more with the reserved space."""
+        try:
+            self.store.save_file(path, data)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._reserve_path.exists():
+                raise
+            self._reserve_path.unlink()
+            self.store.save_file(path, data)
 
     def begin_change(self) -> None:
         self._is_changing = True
@@ -118,7 +142,7 @@ class FencedStore:
             spare.unlink(missing_ok=True)
             os.link(self._epoch_path, spare)
             os.replace(spare, self._epoch_path.with_name(self._epoch_path.name + ".bak"))
-        self.store.save_file(self._epoch_path, encode_epochs(epochs))
+        self._save(self._epoch_path, encode_epochs(epochs))
         self._epochs = epochs.copy()
 
     def save_state(self, state: HaState) -> None:
@@ -126,7 +150,7 @@ class FencedStore:
         with self._state_lock:
             known = getattr(self, "_state", state)
             state = replace(state, broker_id=state.broker_id or known.broker_id, epoch=max(state.epoch, known.epoch))
-            self.store.save_file(self._state_path, encode_ha_state(state))
+            self._save(self._state_path, encode_ha_state(state))
             self._state = state
 
     def see(self, broker_id: int, epoch: int) -> None:

@@ -52,6 +52,11 @@ class StoreReader(Protocol):
         ...
 
     @property
+    def disk_full(self) -> str | None:
+        """Why messages are rejected when the disk is too full, or None."""
+        ...
+
+    @property
     def last_store_ms(self) -> int:
         """Store time of the newest message when the store was opened; 0 without any."""
         ...

@@ -279,6 +279,10 @@ class Store(Lookups):
         return self.health.cause
 
     @property
+    def disk_full(self) -> str | None:
+        return self.health.disk_full
+
+    @property
     def failure(self) -> str | None:
         """The error after which the store accepts no more messages, or None."""
         return self.health.broken

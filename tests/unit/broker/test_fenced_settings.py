@@ -35,7 +35,7 @@ def test_what_does_not_fit_is_told_in_one_line(change: dict[str, str], words: st
 
 def test_leases_that_could_overlap_stop_the_start() -> None:
     """Goal: T is at least L + 2 s."""
-    config = BrokerConfig.from_java(GIVEN | {"haLeaseTtl": "7000"})
+    config = BrokerConfig.from_java(GIVEN | {"haLeaseTtl": "4000"})
     with pytest.raises(ConfigError, match="haLeaseTtl"):
         agent_settings(config, FlushType.ASYNC_FLUSH)
 
