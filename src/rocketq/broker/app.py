@@ -18,6 +18,7 @@ from rocketq.broker.config import BrokerConfig, BrokerRole
 from rocketq.broker.fastpath.fast_path import BrokerFastPath, FastPathPorts
 from rocketq.broker.free_port import REPLICATION_STEP, VIP_STEP, pick_port
 from rocketq.broker.ha.reject_on_replica import RejectOnReplica
+from rocketq.broker.observability import BrokerObservability
 from rocketq.broker.pipeline.access import Access
 from rocketq.broker.pipeline.persist_before_reply import PersistBeforeReply
 from rocketq.broker.pull.handlers import PULL_CODES
@@ -87,6 +88,7 @@ class Broker:
         self._servers: list[Server] = []
         self._dispatchers: list[Dispatcher] = []
         self.fast_paths: list[BrokerFastPath] = []
+        self.observability = BrokerObservability(config)
         self.guards: MutableSequence[Check] = ObservedList(self.invalidate_grants)
         """Checks added by the embedding program. Each is called with a request and its connection, at both ports, and
         returns a rejecting answer or None. For sends and pulls the result is cached per connection, code, topic and
@@ -110,6 +112,15 @@ class Broker:
 
     async def start(self) -> None:
         """Recover the store, serve and register. Port 0 picks a port that is free together with its neighbours."""
+        await self.observability.start()
+        try:
+            await self._start()
+        except BaseException:
+            if self._restarting is None:
+                await self.observability.stop()
+            raise
+
+    async def _start(self) -> None:
         for left in reversed(range(_START_TRIES if self.config.port == 0 else 1)):
             try:
                 await self._start_at(self.config.port or pick_port(self.config.host))
@@ -141,10 +152,12 @@ class Broker:
         if self._fenced is not None:
             await self._fenced.retire()  # the next master registers before this broker deregisters
         await self._close(parts, drain_ms)
+        await self.observability.stop()
         if isinstance(self._access, AccessService):
             await self._access.stop()
 
     async def _close(self, parts: Subsystems, drain_ms: int) -> None:
+        self.observability.detach()
         await self._jobs.stop()
         await parts.delay.stop()
         await parts.registrar.stop()
@@ -235,6 +248,7 @@ class Broker:
             await asyncio.to_thread(store.close)
             raise
         self.config, self._parts = parts.settings.config, parts
+        self.observability.attach(parts, lambda: self._servers, self.fast_paths, self._collect)
 
     async def _open_access(self, config: BrokerConfig) -> None:
         """Once; a broker that starts again goes on with what it has."""

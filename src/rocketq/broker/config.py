@@ -20,6 +20,7 @@ from rocketq.broker.topics.table import TopicRules
 from rocketq.errors import ConfigError
 from rocketq.filter.bloom import ERROR_PERCENT, GROUPS_EXPECTED, BloomGeometry
 from rocketq.protocol.config_text import parse_value, suggest_keys
+from rocketq.protocol.metrics_config import exporter_type, parse_labels
 from rocketq.protocol.names import TRACE_TOPIC
 from rocketq.remoting.listener_settings import ListenerSettings
 from rocketq.store import StoreConfig
@@ -270,6 +271,18 @@ class BrokerConfig(ListenerSettings):
         "registerBrokerTimeoutMills", 6_000, "Longest wait for the answer to a registration."
     )
 
+    metrics_exporter: str = option(
+        "metricsExporterType", "DISABLE", "DISABLE, or PROM: metrics and health pages over HTTP. 0 and 2 are accepted."
+    )
+    metrics_port: int = option(
+        "metricsPromExporterPort", 5557, "Port of /metrics and health pages; 0 picks a free one."
+    )
+    metrics_host: str = option(
+        "metricsPromExporterHost", "", "Address of /metrics and health pages. Empty: `bindAddress`."
+    )
+    metrics_series_max: int = option("metricsOtelCardinalityLimit", 50_000, "Series of a metric family, at most.")
+    metrics_labels: str = option("metricsLabel", "", "Labels added to every series, `name:value` separated by commas.")
+
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", _legal_name(socket.gethostname()))
@@ -296,6 +309,8 @@ class BrokerConfig(ListenerSettings):
             (self.slave_table_interval_ms > 0, "slaveTableSyncInterval must be above 0"),
             (self.ha_silence_ms_max > self.ha_heartbeat_ms, "haHousekeepingInterval is below haSendHeartbeatInterval"),
             (self.default_queue_count > 0, "defaultTopicQueueNums must be above 0"),
+            (self.metrics_port <= 0xFFFF, f"metricsPromExporterPort {self.metrics_port} is outside 0..65535"),
+            (self.metrics_series_max > 0, "metricsOtelCardinalityLimit must be above 0"),
             (self.idle_seconds > 0, "serverChannelMaxIdleTimeSeconds must be above 0"),
             (self.transaction_check_interval_ms > 0, "transactionCheckInterval must be above 0"),
             (self.offset_save_interval_ms > 0, "flushConsumerOffsetInterval must be above 0"),
@@ -309,6 +324,8 @@ class BrokerConfig(ListenerSettings):
                 raise ConfigError(what)
         self.check_limits()
         parse_quotas(self.quotas)
+        exporter_type(self.metrics_exporter)
+        parse_labels(self.metrics_labels)
         for item in _own_fields():
             value = getattr(self, item.name)
             if isinstance(value, int) and value < 0:

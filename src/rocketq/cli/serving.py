@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import threading
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
@@ -32,6 +33,15 @@ class Servant(Protocol):
 
     def addresses(self) -> dict[str, str]:
         """Names and addresses, once started."""
+        ...
+
+
+@runtime_checkable
+class HasMetrics(Protocol):
+    """A server with metrics and health pages."""
+
+    def metrics_addresses(self) -> dict[str, str]:
+        """Addresses of metrics and health pages by name, once started; without servers that have none."""
         ...
 
 
@@ -64,9 +74,12 @@ async def _serve(servant: Servant, ready_file: Path | None, with_parent: bool) -
     try:
         addresses = servant.addresses()
         pids = servant.pids() if isinstance(servant, HasProcesses) else dict.fromkeys(addresses, os.getpid())
-        _announce(addresses, pids, ready_file)
+        metrics = servant.metrics_addresses() if isinstance(servant, HasMetrics) else {}
+        _announce(addresses, pids, metrics, ready_file)
+        notify_systemd("READY=1")
         await stop.wait()
     finally:
+        notify_systemd("STOPPING=1")
         if ready_file is not None:
             ready_file.unlink(missing_ok=True)
         await servant.stop()
@@ -94,10 +107,24 @@ def _clear(ready_file: Path) -> None:
         raise ConfigError(f"--ready-file {ready_file}: {error.strerror}") from None
 
 
-def _announce(addresses: dict[str, str], pids: dict[str, int], ready_file: Path | None) -> None:
+def notify_systemd(state: str) -> None:
+    """Report a state to the service manager that started this process, if there is one (`Type=notify` in a unit)."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as peer:
+        peer.connect("\0" + path[1:] if path.startswith("@") else path)
+        peer.sendall(state.encode())
+
+
+def _announce(
+    addresses: dict[str, str], pids: dict[str, int], metrics: dict[str, str], ready_file: Path | None
+) -> None:
     """The file is renamed into place, so that a reader never sees half of it."""
     if ready_file is not None:
         scratch = ready_file.with_name(ready_file.name + ".tmp")
-        scratch.write_text(json.dumps({"addresses": addresses, "pids": pids}))
+        scratch.write_text(json.dumps({"addresses": addresses, "pids": pids, "metrics": metrics}))
         scratch.replace(ready_file)
     click.echo("boot success: " + ", ".join(f"{name} {addr}" for name, addr in addresses.items()))
+    if metrics:
+        click.echo("metrics: " + ", ".join(f"{name} http://{addr}/metrics" for name, addr in metrics.items()))

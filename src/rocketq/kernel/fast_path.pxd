@@ -1,5 +1,5 @@
 from rocketq.kernel.admission cimport Generation
-from rocketq.kernel.primitives cimport clock_ns, send_now
+from rocketq.kernel.primitives cimport send_now
 from rocketq.kernel.answers cimport AnswerBuffer
 from rocketq.kernel.fast_frames cimport FastFrames
 from rocketq.kernel.fast_pulls cimport FastPulls

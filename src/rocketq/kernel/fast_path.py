@@ -11,7 +11,7 @@ import cython
 if not cython.compiled:
     from rocketq.kernel.admission import Generation
     from rocketq.kernel.fast_frames import FastFrames
-    from rocketq.kernel.primitives import clock_ns, send_now
+    from rocketq.kernel.primitives import send_now
 
 NEVER_NS = 1 << 62
 
@@ -104,7 +104,7 @@ class FastPath:
         stored_bytes: cython.longlong = self._sends.taken_bytes
         given: cython.longlong = self._pulls.given
         given_bytes: cython.longlong = self._pulls.given_bytes
-        began_ns: cython.longlong = clock_ns()
+        began_ns: cython.longlong = self._monotonic_ns()
         self._sends.open = self.may_send and now_ms >= self.sends_from_ms
         self._sends.generation = self._pulls.generation = self._allowed
         self.frames.scope = connection.number if self.scoped else 0
@@ -117,7 +117,7 @@ class FastPath:
             if not done:
                 self._sends.out.take()
             self.note(connection, stored)
-            self.observe(clock_ns() - began_ns)
+            self.observe(self._monotonic_ns() - began_ns)
             connection.messages_in += self._sends.taken - stored
             connection.bytes_in += self._sends.taken_bytes - stored_bytes
             connection.messages_out += self._pulls.given - given

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
 typedef unsigned char rq_byte;
 typedef ptrdiff_t rq_at;
@@ -19,12 +18,6 @@ typedef ptrdiff_t rq_at;
 #define RQ_BE32(v) __builtin_bswap32(v)
 #define RQ_BE64(v) __builtin_bswap64(v)
 #endif
-
-static inline long long clock_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
-}
 
 static inline int load_i16(const rq_byte *p, rq_at at) {
     uint16_t v; memcpy(&v, p + at, 2); return (int16_t)RQ_BE16(v);

@@ -25,7 +25,6 @@ cdef extern from "primitives.h" nogil:
     int resident_mask(const unsigned char* p, Py_ssize_t at, Py_ssize_t end)
     unsigned int crc32_more(unsigned int crc, const unsigned char* p, Py_ssize_t at, Py_ssize_t count)
     Py_ssize_t send_now(int fd, const unsigned char* p, Py_ssize_t count)
-    long long clock_ns()
     int body_crc(const unsigned char* p, Py_ssize_t at, Py_ssize_t count)
 
 cdef extern from "sha1.h" nogil:

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import hmac
 import re
-import time
 import zlib
 from struct import Struct
 
@@ -137,10 +136,6 @@ def resident_mask(p, at, end):
 
 def send_now(fd, p, count):
     return 0  # the transport sends it all
-
-
-def clock_ns():
-    return time.monotonic_ns()
 
 
 def crc32_more(crc, p, at, count):

@@ -10,6 +10,7 @@ from rocketq.access.service import RELOAD_MS, AccessService, open_access
 from rocketq.nameserver.config import NameServerConfig
 from rocketq.nameserver.handlers import Ports, handlers
 from rocketq.nameserver.kv_config import KvConfig
+from rocketq.nameserver.observability import NameServerObservability
 from rocketq.nameserver.route_table import RouteTable
 from rocketq.nameserver.settings import Settings
 from rocketq.protocol.command import Command
@@ -49,6 +50,7 @@ class NameServer:
         handlers.bind(self.dispatcher, ports)
         self._server = Server(self.dispatcher, limits=self._config.limits(self._config.idle_seconds), tls=tls)
         self._server.add_close_callback(self._disconnected)
+        self.observability = NameServerObservability(self._config, self._routes, lambda: self._server)
         self._scanning: asyncio.Task[None] | None = None
 
     @property
@@ -64,6 +66,7 @@ class NameServer:
         raise_file_limit()
         await self._open_access()
         await self._server.start(self._config.host, self._config.port)
+        await self.observability.start()
         self._settings.set_port(self.port)
         self._scanning = asyncio.get_running_loop().create_task(self._scan_regularly())
         log.info("NameServer listens on %s", self.addr)
@@ -72,6 +75,7 @@ class NameServer:
         if self._scanning is not None:
             self._scanning.cancel()
             self._scanning = None
+        await self.observability.stop()
         await self._server.stop(drain_ms)
         if self._reloading is not None and self._access is not None:
             self._reloading.cancel()
@@ -109,7 +113,9 @@ class NameServer:
 
     def scan(self) -> None:
         """Remove brokers whose registration expired, and close their connections."""
-        for connection in self._routes.expire(self._clock.monotonic_ms()):
+        expired = self._routes.expire(self._clock.monotonic_ms())
+        self.observability.expired(len(expired))
+        for connection in expired:
             assert isinstance(connection, Connection)
             connection.close("the registration of its broker expired")
 

@@ -12,6 +12,7 @@ from rocketq.access.config import keys as access_keys
 from rocketq.errors import ConfigError
 from rocketq.nameserver.kv_config import KvLimits
 from rocketq.protocol.config_text import parse_value, suggest_keys
+from rocketq.protocol.metrics_config import exporter_type
 from rocketq.remoting.listener_settings import ListenerSettings
 
 TLS_PREFIX: Final = "tls."
@@ -39,6 +40,15 @@ class NameServerConfig(ListenerSettings):
     scan_interval_ms: int = option(
         "scanNotActiveBrokerInterval", 10_000, "Time between two searches for brokers that no longer register."
     )
+    metrics_exporter: str = option(
+        "metricsExporterType", "DISABLE", "DISABLE, or PROM: metrics and health pages over HTTP. 0 and 2 are accepted."
+    )
+    metrics_port: int = option(
+        "metricsPromExporterPort", 5556, "Port of /metrics and health pages; 0 picks a free one."
+    )
+    metrics_host: str = option(
+        "metricsPromExporterHost", "", "Address of /metrics and health pages. Empty: `bindAddress`."
+    )
 
     kv_value_bytes_max: int = option(
         "kvConfigValueBytesMax", 64 << 10, "Longest value of the KV configuration. Namespaces and keys: 255 characters."
@@ -58,6 +68,7 @@ class NameServerConfig(ListenerSettings):
         ):
             if not valid:
                 raise ConfigError(what)
+        exporter_type(self.metrics_exporter)
 
     @classmethod
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> NameServerConfig:

@@ -89,6 +89,16 @@ class TimerWheel:
         found = Slot(*_SLOT.unpack(os.pread(self._file, _SLOT.size, self._at(slot_ms))))
         return found if found.count > 0 and found.seconds == slot_ms // self._precision_ms else None
 
+    def count_from(self, slot_ms: int, slots: int) -> int:
+        """Units in this many slots from a time on; those of other times are left out. Reads up to the wheel's end."""
+        second = slot_ms // self._precision_ms
+        slots = min(slots, self._slot_count - second % self._slot_count)
+        data = os.pread(self._file, slots * _SLOT.size, self._at(slot_ms))
+        found = (Slot(*fields) for fields in _SLOT.iter_unpack(data[: len(data) // _SLOT.size * _SLOT.size]))
+        return sum(
+            slot.count for number, slot in enumerate(found) if slot.seconds == second + number and slot.count > 0
+        )
+
     def put(self, slot_ms: int, slot: Slot) -> None:
         os.pwrite(self._file, _SLOT.pack(*astuple(slot)), self._at(slot_ms))
 

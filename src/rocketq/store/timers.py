@@ -211,6 +211,10 @@ class Timers:
 
     # Out of it
 
+    def count_from(self, slot_ms: int, slots: int) -> int:
+        """Waiting messages that are due in this many seconds from a time on."""
+        return self._wheel.count_from(slot_ms, slots)
+
     def open_slot(self) -> Iterator[tuple[Timer, bool]]:
         """The messages of the next second with whether each must be stored again, the last linked first."""
         slot = self._wheel.slot(self.read_ms)

@@ -155,8 +155,14 @@ class NameServerRegistration:
         self._reachable = True
         self.failure: str | None = None
         """Why the last request failed."""
+        self._answered = False
         self.first_round = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the NameServer answered the last attempt."""
+        return self._answered
 
     def announce(self) -> None:
         """Register soon, because something changed."""
@@ -196,7 +202,7 @@ class NameServerRegistration:
     async def _round(self, *, needed: bool) -> bool:
         """One attempt to register; returns whether the NameServer has the current state. Wakes `wait_registered`."""
         changes = self._changes
-        done = await self._register(needed=needed)
+        done = self._answered = await self._register(needed=needed)
         if done:
             self._registered_changes = changes
         over, self._round_over = self._round_over, asyncio.Event()
@@ -273,6 +279,12 @@ class Registrar:
         """Return when all NameServers have the registration, or after WAIT_MS_MAX."""
         self._match_settings()
         await _wait_briefly(registration.first_round.wait() for registration in self._registrations.values())
+
+    @property
+    def registered(self) -> tuple[int, int]:
+        """NameServers that answered the last registration, and all that are configured."""
+        found = [one.is_registered for one in self._registrations.values()]
+        return sum(found), len(found)
 
     async def stop(self) -> None:
         """Unregister from all reachable NameServers."""

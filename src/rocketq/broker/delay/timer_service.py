@@ -247,6 +247,20 @@ class TimerService:
     def waiting_counts(self) -> TimerMetrics:
         return self._counts.table(self._clock.now_ms())
 
+    @property
+    def queue_offset(self) -> int:
+        """The next message of the timer topic to put into the wheel."""
+        return self._timers.queue_offset
+
+    def late_ms(self) -> int:
+        """How long the first message that is due has been waiting for delivery."""
+        due_ms = self._open.next_due_ms()
+        return 0 if due_ms is None else max(0, self._clock.now_ms() - due_ms)
+
+    def count_from(self, slot_ms: int, slots: int) -> int:
+        """Waiting messages in this many slots of the wheel from a time on."""
+        return self._timers.count_from(slot_ms, slots)
+
     def _load_counts(self) -> WaitingCounts:
         try:
             return WaitingCounts(self._counts_file.load())

@@ -110,6 +110,11 @@ class BrokerFastPath:
         """Pulls answered by the kernel."""
         return self._frames.pulls.taken
 
+    @property
+    def waiting_answers(self) -> int:
+        """Requests whose answers wait for the disk or a slave."""
+        return len(self._gate)
+
     def __call__(self, connection: Connection, data: bytes) -> tuple[bytes, Sequence[Command]]:
         fast: FastConnection | None = connection.reader_state
         if fast is None:

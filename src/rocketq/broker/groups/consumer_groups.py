@@ -114,6 +114,10 @@ class ConsumerGroups(Generic[ConnectionT]):
     def get(self, group: str) -> ConsumerGroup | None:
         return self._groups.get(group)
 
+    def names(self) -> list[str]:
+        """Groups with online members."""
+        return list(self._groups)
+
     def members(self, group: str) -> list[Member[ConnectionT]]:
         return self._roster.members(group)
 

@@ -52,6 +52,10 @@ class OffsetTable:
         self.changes += 1
         return True
 
+    def groups(self) -> list[str]:
+        """Groups that committed an offset."""
+        return list(self._topics_of)
+
     def topics_of(self, group: str) -> list[str]:
         return sorted(self._topics_of.get(group, ()))
 

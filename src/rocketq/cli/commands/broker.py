@@ -41,6 +41,10 @@ class _Servant:
     def addresses(self) -> dict[str, str]:
         return {self._broker.config.name: self._broker.addr}
 
+    def metrics_addresses(self) -> dict[str, str]:
+        addr = self._broker.observability.addr
+        return {} if addr is None else {self._broker.config.name: addr}
+
 
 class _Verbs(click.Group):
     """Those for a running broker are imported when asked for: a server does without them."""

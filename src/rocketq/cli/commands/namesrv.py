@@ -31,6 +31,10 @@ class _Servant:
     def addresses(self) -> dict[str, str]:
         return {"namesrv": self._server.addr}
 
+    def metrics_addresses(self) -> dict[str, str]:
+        addr = self._server.observability.addr
+        return {} if addr is None else {"namesrv": addr}
+
 
 @click.command(epilog=example("rocketq namesrv", "rocketq namesrv --host 0.0.0.0 -c namesrv.conf"))
 @click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,13 @@ class Together:
         assert self._name_server is not None
         return {"namesrv": self._name_server.addr, self._broker.config.name: self._broker.addr}
 
+    def metrics_addresses(self) -> dict[str, str]:
+        assert self._broker is not None
+        assert self._name_server is not None
+        found = {"namesrv": self._name_server.observability.addr}
+        found[self._broker.config.name] = self._broker.observability.addr
+        return {name: addr for name, addr in found.items() if addr is not None}
+
 
 class BrokerProcess:
     """One `rocketq broker`, started and stopped by us."""
@@ -104,6 +111,7 @@ class BrokerProcess:
         self._ready_file = ready_file
         self._process: asyncio.subprocess.Process | None = None
         self.addresses: dict[str, str] = {}
+        self.metrics: dict[str, str] = {}
 
     @property
     def pid(self) -> int:
@@ -133,7 +141,8 @@ class BrokerProcess:
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
             raise ChildFailedError(f"a broker did not start within {_START_SECONDS_MAX} s") from None
-        self.addresses = json.loads(self._ready_file.read_text())["addresses"]
+        found = json.loads(self._ready_file.read_text())
+        self.addresses, self.metrics = found["addresses"], found["metrics"]
 
     def require_running(self) -> None:
         assert self._process is not None
@@ -190,6 +199,13 @@ class Fleet:
             found |= broker.addresses
         return found
 
+    def metrics_addresses(self) -> dict[str, str]:
+        addr = self._name_server.observability.addr
+        found = {} if addr is None else {"namesrv": addr}
+        for broker in self._brokers:
+            found |= broker.metrics
+        return found
+
     def pids(self) -> dict[str, int]:
         found = {"namesrv": os.getpid()}
         for broker in self._brokers:
@@ -233,6 +249,13 @@ class ReplicaFleet(Fleet):
         found = {"namesrv": os.getpid()}
         for number, broker in enumerate(self._brokers):
             found |= {f"{name}/{number}": broker.pid for name in broker.addresses}
+        return found
+
+    def metrics_addresses(self) -> dict[str, str]:
+        addr = self._name_server.observability.addr
+        found = {} if addr is None else {"namesrv": addr}
+        for number, broker in enumerate(self._brokers):
+            found |= {f"{name}/{number}": metrics for name, metrics in broker.metrics.items()}
         return found
 
     async def _stop_when_one_dies(self) -> None:
@@ -302,6 +325,7 @@ def up(
             settings = gather_settings(config_file, data_dir / BROKER_NAME, flags, brokerName=BROKER_NAME)
             settings = with_small_files(settings, [data_dir / BROKER_NAME])
             warn_of_unknown(settings)
+            settings = _metrics_options(settings) | settings
             serve(Together(data_dir, namesrv_port, settings, config_file), ready_file)
             return
         host, port = host or LOOPBACK, 10911 if broker_port is None else broker_port
@@ -310,7 +334,9 @@ def up(
         options += [part for change in changes if not _is_secret(change) for part in ("--set", change)]
         options += ["-c", str(config_file)] if config_file is not None else []
         given = with_inner_credentials(_check_settings(config_file, data_dir, changes))
-        names = _name_server(data_dir, host, namesrv_port, given)
+        metrics = _metrics_options(given)
+        options = [part for key, value in metrics.items() for part in ("--set", f"{key}={value}")] + options
+        names = _name_server(data_dir, host, namesrv_port, metrics | given)
         count = replicas if brokers is None else _count(brokers)
         assert count is not None
         _require_ports(port, count)
@@ -346,7 +372,7 @@ def _check_settings(config_file: Path | None, data_dir: Path, changes: Iterable[
 def _name_server(
     data_dir: Path, host: str, port: int, settings: dict[str, str], access: AccessService | None = None
 ) -> NameServer:
-    """With the access control of the brokers' settings."""
+    """With access control and metrics as the brokers' settings say, metrics at a free port."""
     folder = data_dir / "namesrv"
     config = NameServerConfig(
         host=host,
@@ -354,6 +380,9 @@ def _name_server(
         kv_path=folder / "kvConfig.json",
         config_path=folder / "namesrv.properties",
         access=AccessConfig.from_java(settings),
+        metrics_exporter=settings.get("metricsExporterType", "DISABLE"),
+        metrics_host=settings.get("metricsPromExporterHost", ""),
+        metrics_port=0,
     )
     return NameServer(config, access=access)
 
@@ -368,6 +397,13 @@ def with_inner_credentials(settings: dict[str, str]) -> dict[str, str]:
 
 def _is_secret(change: str) -> bool:
     return change.partition("=")[0].strip() in SECRET_KEYS
+
+
+def _metrics_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Metrics and health pages on loopback, each server at a free port, unless the settings choose an exporter."""
+    if "metricsExporterType" in given:
+        return {}
+    return {"metricsExporterType": "PROM", "metricsPromExporterHost": LOOPBACK, "metricsPromExporterPort": "0"}
 
 
 def _replica_options(count: int, etcd: LocalEtcd) -> list[str]:
