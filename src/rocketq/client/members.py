@@ -99,54 +99,53 @@ class Members:
     Brokers forget a client with its connection, so each new connection to one of them is followed by a heartbeat.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, several_producers: bool = False) -> None:
         self._session = session
-        self._members: dict[tuple[type, str], Member] = {}
+        self._several_producers = several_producers
+        self._members: dict[tuple[type, str], list[Member]] = {}
         self._maintenance: asyncio.Task[None] | None = None
         self._pending_heartbeats: dict[str, asyncio.Task[None]] = {}
         self._beating: set[str] = set()
         self._closed = False
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self.all())
 
     def all(self) -> tuple[Member, ...]:
-        return tuple(self._members.values())
+        return tuple(member for members in self._members.values() for member in members)
 
     def producer(self, group: str) -> Member | None:
-        return self._members.get((ProducerData, group))
+        return next(iter(self._members.get((ProducerData, group), ())), None)
 
     def consumer(self, group: str) -> Member | None:
-        return self._members.get((ConsumerData, group))
+        return next(iter(self._members.get((ConsumerData, group), ())), None)
 
     def topics(self) -> frozenset[str]:
-        return frozenset(topic for member in self._members.values() for topic in member.topics())
+        return frozenset(topic for member in self.all() for topic in member.topics())
 
     async def join(self, member: Member) -> None:
         """Register a member with brokers; GroupTakenError if the session has such a member of this group."""
         if self._closed:
             raise ClientClosedError("the session")
         kind = type(member.heartbeat_part())
-        if (kind, member.group) in self._members:
+        may_share = self._several_producers and kind is ProducerData
+        if (kind, member.group) in self._members and not may_share:
             raise GroupTakenError(member.group, "consumer" if kind is ConsumerData else "producer")
-        self._members[kind, member.group] = member
+        self._members.setdefault((kind, member.group), []).append(member)
         if self._maintenance is None:
             self._maintenance = asyncio.create_task(self._maintain())
         try:
             await self.refresh_routes(member.topics())
             await self.heartbeat()
         except BaseException:
-            self._members.pop((kind, member.group), None)
+            self._remove(kind, member)
             raise
 
     async def leave(self, member: Member) -> None:
         """Unregister at every broker; one that is unreachable notices the closed connection."""
         part = member.heartbeat_part()
-        if self._members.get((type(part), member.group)) is not member:
-            return
         addrs = self._addrs()
-        del self._members[type(part), member.group]
-        if self._closed:
+        if not self._remove(type(part), member) or self._closed:
             return
         consumes = isinstance(part, ConsumerData)
         closing = UnregisterClientRequest(
@@ -156,6 +155,16 @@ class Members:
         )
         known = [addr for addr in addrs if self._session.is_connected(addr)]
         await _each((addr, self._session.call(addr, closing)) for addr in known)
+
+    def _remove(self, kind: type, member: Member) -> bool:
+        """True if it was the last member of its kind and group."""
+        members = self._members.get((kind, member.group), [])
+        if member not in members:
+            return False
+        members.remove(member)
+        if not members:
+            del self._members[kind, member.group]
+        return not members
 
     async def heartbeat(self) -> None:
         """Send a heartbeat to all brokers now; those that fail get the next one."""
@@ -183,7 +192,7 @@ class Members:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def implementing(self, kind: type[_Kind]) -> Sequence[_Kind]:
-        return [member for member in self._members.values() if isinstance(member, kind)]
+        return [member for member in self.all() if isinstance(member, kind)]
 
     def _addrs(self) -> frozenset[str]:
         """Brokers that need heartbeats: masters if there are only producers, all if there is a consumer."""
@@ -197,7 +206,7 @@ class Members:
         )
 
     async def _send_heartbeat(self, addr: str) -> None:
-        parts = [member.heartbeat_part() for member in self._members.values()]
+        parts = [members[0].heartbeat_part() for members in self._members.values()]
         body = Heartbeat(
             client_id=self._session.client_id,
             producers=tuple(part for part in parts if isinstance(part, ProducerData)),

@@ -63,7 +63,7 @@ from rocketq.client.pull_consumer import AsyncPullConsumer, NotAssignedError, Of
 from rocketq.client.push_consumer import AsyncPushConsumer, QueueHealth
 from rocketq.client.send import Sender
 from rocketq.client.session import Session, SessionConfig, SessionHealth
-from rocketq.client.sync import Admin, Producer, PullConsumer, PushConsumer
+from rocketq.client.sync import Admin, Producer, PullConsumer, PushConsumer, SharedSession
 from rocketq.client.transactions import TransactionListener
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -146,6 +146,7 @@ __all__ = [
     "Session",
     "SessionConfig",
     "SessionHealth",
+    "SharedSession",
     "StoredMessage",
     "SubscriptionInvalidError",
     "TooManySendsError",

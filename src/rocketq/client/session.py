@@ -87,7 +87,9 @@ class Session:
         config: SessionConfig | None = None,
         hooks: Sequence[Hook] = (),
         clock: Clock | None = None,
+        several_producers: bool = False,
     ) -> None:
+        """With `several_producers` it may have more than one producer of a group."""
         self.config = config or SessionConfig()
         self.clock = clock or SystemClock()
         self.client_id = _client_id(self.config.instance_name)
@@ -100,7 +102,7 @@ class Session:
         self._pool = ConnectionPool(self.dispatcher, tls=self.config.tls, hooks=hooks)
         self._closed = False
         self._is_plain = self.config.credentials is None and not hooks
-        self.members = Members(self)
+        self.members = Members(self, several_producers=several_producers)
         handlers.bind(self.dispatcher, self.members)
         self._pool.add_open_callback(lambda addr, _: self.members.connected(addr))
 

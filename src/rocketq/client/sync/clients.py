@@ -26,13 +26,13 @@ from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import ALL, make_subscription
 from rocketq.client.listener import Listener
 from rocketq.client.message_batch import BlockingMessageBatch
-from rocketq.client.name_servers import parse_name_servers
 from rocketq.client.offsets import OffsetStore
 from rocketq.client.producer import AsyncProducer, Select
 from rocketq.client.pull_consumer import AsyncPullConsumer
 from rocketq.client.push_consumer import AsyncPushConsumer
-from rocketq.client.session import SessionConfig, SessionHealth
+from rocketq.client.session import Session, SessionConfig, SessionHealth
 from rocketq.client.sync.facade import Engine, Facade, blocking
+from rocketq.client.sync.shared import MemberKey, SharedSession, check_session, join_session
 from rocketq.client.transactions import TransactionListener
 from rocketq.protocol.bodies.queues import MessageQueue
 
@@ -49,23 +49,19 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
         group: str,
         *,
         name_servers: str | Sequence[str] | None = None,
+        session: SharedSession | None = None,
         session_config: SessionConfig | None = None,
         config: ProducerConfig | None = None,
         transaction: TransactionListener | None = None,
         hooks: Sequence[SendHook] = (),
     ) -> None:
         check_group(group)
-        addrs = parse_name_servers(name_servers)  # checked here, so that a malformed one is raised by the constructor
+        addrs = check_session(f"producer {group}", session, name_servers, session_config)
+        member = MemberKey("producer", group, is_exclusive=transaction is not None)
 
-        def make() -> AsyncProducer:
-            return AsyncProducer(
-                group,
-                name_servers=addrs,
-                session_config=session_config,
-                config=config,
-                transaction=transaction,
-                hooks=hooks,
-            )
+        def make() -> tuple[AsyncProducer, Callable[[], None]]:
+            joined, leave = join_session(session, addrs, session_config, member)
+            return AsyncProducer(group, session=joined, config=config, transaction=transaction, hooks=hooks), leave
 
         super().__init__(Engine(make, AsyncProducer.start, f"producer {group}"), lambda producer: producer)
 
@@ -128,15 +124,32 @@ _Result = TypeVar("_Result")
 class _Subscribing(Facade[_Consumer, _Consumer]):
     """Shared by both consumers. Keeps the subscriptions: in a forked child the consumer is created again."""
 
-    def __init__(self, make: Callable[[], _Consumer], start: Any, what: str) -> None:
+    def __init__(
+        self,
+        group: str,
+        make: Callable[[Session], _Consumer],
+        start: Any,
+        session: SharedSession | None,
+        name_servers: str | Sequence[str] | None,
+        session_config: SessionConfig | None,
+    ) -> None:
+        check_consumer_group(group)
+        what = f"consumer {group}"
+        addrs = check_session(what, session, name_servers, session_config)
+        member = MemberKey("consumer", group, is_exclusive=True)
         self._subscribed: dict[str, tuple[str, str | None]] = {}
         self._started_in = -1
 
-        def made() -> _Consumer:
-            consumer = make()
-            for topic, (expression, sql) in self._subscribed.items():
-                consumer.subscribe(topic, expression, sql=sql)
-            return consumer
+        def made() -> tuple[_Consumer, Callable[[], None]]:
+            joined, leave = join_session(session, addrs, session_config, member)
+            try:
+                consumer = make(joined)
+                for topic, (expression, sql) in self._subscribed.items():
+                    consumer.subscribe(topic, expression, sql=sql)
+            except BaseException:
+                leave()
+                raise
+            return consumer, leave
 
         super().__init__(Engine(made, start, what), lambda consumer: consumer)
 
@@ -195,26 +208,18 @@ class PushConsumer(_Subscribing[AsyncPushConsumer]):
         listener: Listener,
         *,
         name_servers: str | Sequence[str] | None = None,
+        session: SharedSession | None = None,
         session_config: SessionConfig | None = None,
         config: PushConfig | None = None,
         orderly: bool | None = None,
         offset_store: OffsetStore | None = None,
     ) -> None:
-        check_consumer_group(group)
-        addrs = parse_name_servers(name_servers)  # checked here, so that a malformed one is raised by the constructor
-
-        def make() -> AsyncPushConsumer:
+        def make(joined: Session) -> AsyncPushConsumer:
             return AsyncPushConsumer(
-                group,
-                listener,
-                name_servers=addrs,
-                session_config=session_config,
-                config=config,
-                orderly=orderly,
-                offset_store=offset_store,
+                group, listener, session=joined, config=config, orderly=orderly, offset_store=offset_store
             )
 
-        super().__init__(make, AsyncPushConsumer.start, f"consumer {group}")
+        super().__init__(group, make, AsyncPushConsumer.start, session, name_servers, session_config)
 
     commit = blocking(AsyncPushConsumer.commit)
 
@@ -249,24 +254,21 @@ class PullConsumer(_Subscribing[AsyncPullConsumer]):
         group: str,
         *,
         name_servers: str | Sequence[str] | None = None,
+        session: SharedSession | None = None,
         session_config: SessionConfig | None = None,
         config: PullConfig | None = None,
         offset_store: OffsetStore | None = None,
     ) -> None:
-        check_consumer_group(group)
-        addrs = parse_name_servers(name_servers)
         self._assigned: list[MessageQueue] | None = None
         self._ahead: list[StoredMessage] = []
 
-        def make() -> AsyncPullConsumer:
-            consumer = AsyncPullConsumer(
-                group, name_servers=addrs, session_config=session_config, config=config, offset_store=offset_store
-            )
+        def make(joined: Session) -> AsyncPullConsumer:
+            consumer = AsyncPullConsumer(group, session=joined, config=config, offset_store=offset_store)
             if self._assigned is not None:
                 consumer.assign(self._assigned)
             return consumer
 
-        super().__init__(make, AsyncPullConsumer.start, f"consumer {group}")
+        super().__init__(group, make, AsyncPullConsumer.start, session, name_servers, session_config)
 
     queues = blocking(AsyncPullConsumer.queues)
     pull = blocking(AsyncPullConsumer.pull)
@@ -385,6 +387,7 @@ class Messages(Facade[AsyncAdmin, AsyncMessages]):
 
 class Brokers(Facade[AsyncAdmin, AsyncBrokers]):
     cluster = blocking(AsyncBrokers.cluster)
+    by_name_server = blocking(AsyncBrokers.by_name_server)
     addr = blocking(AsyncBrokers.addr)
     status = blocking(AsyncBrokers.status)
     stats = blocking(AsyncBrokers.stats)
@@ -429,9 +432,21 @@ class Admin:
         admin.topics.create("Orders", queues=4)
     """
 
-    def __init__(self, name_servers: str | Sequence[str] | None = None, *, config: SessionConfig | None = None) -> None:
-        addrs = parse_name_servers(name_servers)  # checked here, so that a malformed one is raised by the constructor
-        self._engine = Engine(lambda: AsyncAdmin(addrs, config=config))
+    def __init__(
+        self,
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        config: SessionConfig | None = None,
+        session: SharedSession | None = None,
+    ) -> None:
+        addrs = check_session("admin", session, name_servers, config)
+        member = MemberKey("admin", "", is_exclusive=False)
+
+        def make() -> tuple[AsyncAdmin, Callable[[], None]]:
+            joined, leave = join_session(session, addrs, config, member)
+            return AsyncAdmin(session=joined), leave
+
+        self._engine = Engine(make, what="admin")
         self.topics = Topics(self._engine, lambda admin: admin.topics)
         self.groups = Groups(self._engine, lambda admin: admin.groups)
         self.offsets = Offsets(self._engine, lambda admin: admin.offsets)

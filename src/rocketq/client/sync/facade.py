@@ -9,16 +9,13 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from rocketq.client.errors import ClientClosedError
-from rocketq.remoting.loops import loop_factory
+from rocketq.client.sync.shared import CLOSE_TIMEOUT_S, LOOP
+from rocketq.errors import RocketQError
 
 log = logging.getLogger(__name__)
-
-CLOSE_TIMEOUT_S: Final = 120
-"""Longer than any timeout inside of close(); beyond it something hangs."""
-CANCEL_S: Final = 5
 
 _Owner = TypeVar("_Owner")
 _Target = TypeVar("_Target")
@@ -27,35 +24,41 @@ _Params = ParamSpec("_Params")
 
 
 class Engine(Generic[_Owner]):
-    """A loop on a thread and the client that runs there; both are created at first use, and again in a forked child."""
+    """A client on the shared loop of its process; created at first use, and again in a forked child.
+
+    `make` returns the client and a function to call after it was closed.
+    """
 
     def __init__(
         self,
-        make: Callable[[], _Owner],
+        make: Callable[[], tuple[_Owner, Callable[[], None]]],
         begin: Callable[[_Owner], Coroutine[Any, Any, object]] | None = None,
         what: str = "it",
     ) -> None:
         self._make = make
-        self._start_queue = begin
+        self._begin = begin
         self._what = what
         self._lock = threading.Lock()
         self._closed = False
         self._process_id = -1
         self._loop: asyncio.AbstractEventLoop
-        self._thread: threading.Thread
         self._owner: _Owner
+        self._leave: Callable[[], None]
 
     def start(self) -> None:
         self._ready()
 
     def run(self, work: Callable[[_Owner], Coroutine[Any, Any, _Result]]) -> _Result:
         """The result; exceptions are raised here. An interrupt cancels the work too."""
-        self._refuse_own_thread()
+        if LOOP.is_current:
+            raise RuntimeError("this call would wait for itself: use the asynchronous client in callbacks on its loop")
         future = self.submit(work)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
             raise ClientClosedError(self._what) from None
+        except RocketQError as error:
+            raise shortened(error) from error.__cause__
         except BaseException:
             future.cancel()
             raise
@@ -78,12 +81,7 @@ class Engine(Generic[_Owner]):
             self._closed = True
             if self._process_id != os.getpid():
                 return
-        try:
-            asyncio.run_coroutine_threadsafe(closing(self._owner), self._loop).result(CLOSE_TIMEOUT_S)
-        except TimeoutError:
-            log.warning("%s did not close within %d s: cancelling the remaining tasks", self._what, CLOSE_TIMEOUT_S)
-        finally:
-            self._end(self._loop, self._thread)
+        self._end(self._owner, closing)
 
     def _ready(self) -> asyncio.AbstractEventLoop:
         with self._lock_here():
@@ -94,24 +92,31 @@ class Engine(Generic[_Owner]):
             return self._loop
 
     def _start(self) -> None:
-        loop = (loop_factory() or asyncio.new_event_loop)()
-        thread = threading.Thread(target=loop.run_forever, name="rocketq-client", daemon=True)
-        thread.start()
+        self._loop = LOOP.acquire()
         try:
-            owner = self._make()
-            if self._start_queue is not None:
-                asyncio.run_coroutine_threadsafe(self._start_queue(owner), loop).result()
+            self._owner, self._leave = self._make()
         except BaseException:
-            self._end(loop, thread)
+            LOOP.release()
             raise
-        self._loop, self._thread, self._owner = loop, thread, owner
+        try:
+            if self._begin is not None:
+                asyncio.run_coroutine_threadsafe(self._begin(self._owner), self._loop).result()
+        except BaseException:
+            self._leave()
+            LOOP.release()
+            raise
         self._process_id = os.getpid()
 
-    def _end(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    def _end(self, owner: _Owner, closing: Callable[[_Owner], Coroutine[Any, Any, None]]) -> None:
+        future = asyncio.run_coroutine_threadsafe(closing(owner), self._loop)
+        try:
+            future.result(CLOSE_TIMEOUT_S)
+        except TimeoutError:
+            log.warning("%s did not close within %d s: cancelling the remaining tasks", self._what, CLOSE_TIMEOUT_S)
+            future.cancel()
+        finally:
+            self._leave()
+            LOOP.release()
 
     def _lock_here(self) -> threading.Lock:
         """A thread of the parent may have held the lock at the fork."""
@@ -119,19 +124,14 @@ class Engine(Generic[_Owner]):
             self._lock = threading.Lock() if self._lock.locked() else self._lock
         return self._lock
 
-    def _refuse_own_thread(self) -> None:
-        if self._process_id == os.getpid() and threading.current_thread() is self._thread:
-            raise RuntimeError("this call would wait for itself: use the asynchronous client in callbacks on its loop")
 
-
-async def _cancel_others() -> None:
-    """Cancel all other tasks before the loop ends."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=CANCEL_S)
-    await asyncio.get_running_loop().shutdown_default_executor()
+def shortened(error: RocketQError) -> RocketQError:
+    """Without the frames of the event loop's thread, also in its causes."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__
+    return error
 
 
 class Facade(Generic[_Owner, _Target]):
