@@ -24,7 +24,7 @@ from rocketq.protocol.versions import version_name
 from rocketq.remoting import Connection, Server
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.metrics import Snapshot
-from rocketq.store import Store
+from rocketq.store import StoreReader
 
 _STORAGE: Final = ("local", "disk")
 _PROCESSORS: Final = (
@@ -45,7 +45,7 @@ class BrokerTables:
     """What the collectors read."""
 
     settings: Settings
-    store: Store
+    store: StoreReader
     topics: TopicTable
     groups: GroupSubsystem
     transactions: TransactionSubsystem
