@@ -77,6 +77,9 @@ class MemoryStore:
             store_host=HOST,
         )
 
+    def queued_message_at(self, log_offset: int) -> Record | None:
+        return self.message_at(log_offset)
+
     def message_at(self, log_offset: int) -> Record | None:
         at = self.places.get(log_offset)
         return None if at is None or log_offset < self.log_start else self.records[at]

@@ -92,7 +92,7 @@ def compose(
     files = store.state_files()
     stats = BrokerStats(config.cluster, clock.now_ms())
     lease = MasterLease(settings, clock)
-    topics = topic_table(config, store.config)
+    topics = topic_table(settings, store.config)
     filters = ConsumerFilters(config.bloom_geometry)
     registrar = Registrar(settings, topics, clock)
     quotas, changed = Quotas(parse_quotas(config.quotas)), store.generation.bump

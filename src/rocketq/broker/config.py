@@ -14,16 +14,19 @@ from typing import Any, Final
 from rocketq.access.config import AccessConfig
 from rocketq.access.config import keys as access_keys
 from rocketq.broker.delay.placement import DelayRules
+from rocketq.broker.groups.table import GROUP_COUNT_MAX
 from rocketq.broker.pipeline.quotas import parse_quotas
 from rocketq.broker.pull.filters import FilterRules
-from rocketq.broker.topics.table import TopicRules
+from rocketq.broker.pull.held_pulls import HoldLimits
+from rocketq.broker.topics.table import TOPIC_COUNT_MAX, TopicRules
 from rocketq.errors import ConfigError
 from rocketq.filter.bloom import ERROR_PERCENT, GROUPS_EXPECTED, BloomGeometry
 from rocketq.protocol.config_text import parse_value, suggest_keys
 from rocketq.protocol.metrics_config import exporter_type, parse_labels
-from rocketq.protocol.names import TRACE_TOPIC
+from rocketq.protocol.names import TRACE_TOPIC, topic_fault
 from rocketq.remoting.listener_settings import ListenerSettings
 from rocketq.store import StoreConfig
+from rocketq.store.config import option, require_bounds
 
 TLS_PREFIX: Final = "tls."
 
@@ -70,11 +73,6 @@ class BrokerRole(enum.Enum):
     SLAVE = "SLAVE"
 
 
-def option(key: str, default: Any, about: str) -> Any:
-    """A field that Apache's broker.conf calls `key`; `about` is its line in the reference."""
-    return field(default=default, metadata={"key": key, "about": about})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(ListenerSettings):
     """All broker settings; the store's are in `StoreConfig`."""
@@ -97,7 +95,7 @@ class BrokerConfig(ListenerSettings):
         "brokerRole", BrokerRole.ASYNC_MASTER, "ASYNC_MASTER, SYNC_MASTER (answers wait for a slave) or SLAVE."
     )
     name_servers: str = option("namesrvAddr", "", "NameServers to register with, HOST:PORT separated by `;`.")
-    perm: int = option("brokerPermission", 6, "Bit sum: 4 read, 2 write. 4 makes the broker read-only.")
+    perm: int = option("brokerPermission", 6, "Bit sum: 4 read, 2 write. 4 makes the broker read-only.", high=0xF)
     region: str = option("regionId", "DefaultRegion", "Region stored with messages that can be traced.")
 
     auto_create_topics: bool = option(
@@ -106,7 +104,18 @@ class BrokerConfig(ListenerSettings):
     auto_create_groups: bool = option(
         "autoCreateSubscriptionGroup", True, "Create a consumer group when its first member arrives."
     )
-    default_queue_count: int = option("defaultTopicQueueNums", 8, "Queues of an automatically created topic, at most.")
+    topic_count_max: int = option(
+        "maxTopicNums",
+        TOPIC_COUNT_MAX,
+        "Topics of the broker, retry and dead-letter topics included. More are not created.",
+        low=1,
+    )
+    group_count_max: int = option(
+        "maxSubscriptionGroupNums", GROUP_COUNT_MAX, "Consumer groups of the broker. More are not created.", low=1
+    )
+    default_queue_count: int = option(
+        "defaultTopicQueueNums", 8, "Queues of an automatically created topic, at most.", low=1, high=0xFFFF
+    )
     cluster_topic: bool = option("clusterTopicEnable", True, "Create a topic with the name of the cluster.")
     broker_topic: bool = option("brokerTopicEnable", True, "Create a topic with the name of the broker.")
     trace_topic_enabled: bool = option("traceTopicEnable", False, "Create the trace topic at start.")
@@ -120,15 +129,17 @@ class BrokerConfig(ListenerSettings):
     transaction_timeout_ms: int = option("transactionTimeOut", 6_000, "Age of a half message before its first check.")
     transaction_checks_max: int = option("transactionCheckMax", 15, "Checks of a half message before it is discarded.")
     transaction_check_interval_ms: int = option(
-        "transactionCheckInterval", 60_000, "Time between two rounds of transaction checks."
+        "transactionCheckInterval", 60_000, "Time between two rounds of transaction checks.", low=10
     )
     fast_failure: bool = option(
         "brokerFastFailureEnable", True, "Reject sends that waited too long instead of executing them late."
     )
     send_wait_ms_max: int = option(
-        "waitTimeMillsInSendQueue", 200, "Longest wait of a send before it is rejected as busy."
+        "waitTimeMillsInSendQueue", 200, "Longest wait of a send before it is rejected as busy.", low=10
     )
-    sends_waiting_max: int = option("sendThreadPoolQueueCapacity", 10_000, "Sends that may wait at the same time.")
+    sends_waiting_max: int = option(
+        "sendThreadPoolQueueCapacity", 10_000, "Sends that may wait at the same time.", low=10, high=1_000_000
+    )
 
     quotas: str = option(
         "quotas", "", "Rate limits, for example `topic/Orders: 5000 msg/s, 10 MiB/s; group/etl: 1000 msg/s`."
@@ -138,7 +149,7 @@ class BrokerConfig(ListenerSettings):
         "storeReplyMessageEnable", True, "Store reply messages whose requester is not connected."
     )
     delay_save_interval_ms: int = option(
-        "flushDelayOffsetInterval", 10_000, "Time between two saves of the delay progress."
+        "flushDelayOffsetInterval", 10_000, "Time between two saves of the delay progress.", low=10
     )
     timer_enabled: bool = option("timerWheelEnable", True, "Accept messages with a delivery time to the millisecond.")
     timer_seconds_max: int = option("timerMaxDelaySec", 3 * 86_400, "Longest delay of a timed message.")
@@ -151,9 +162,21 @@ class BrokerConfig(ListenerSettings):
     )
     long_polling: bool = option("longPollingEnable", True, "Hold pulls at the end of a queue until a message arrives.")
     short_polling_ms: int = option("shortPollingTimeMills", 1_000, "Hold time of pulls without long polling.")
-    held_pulls_max: int = option("pullThreadPoolQueueCapacity", 100_000, "Pulls that may be held at the same time.")
-    pull_bytes_max: int = option("maxPullBytesOnRequest", 4 << 20, "Largest byte limit that a pull may ask for.")
-    pull_count_max: int = option("maxPullCountOnRequest", 8_192, "Largest message count that a pull may ask for.")
+    held_pulls_max: int = option(
+        "pullThreadPoolQueueCapacity", 100_000, "Pulls that may be held at the same time.", low=1, high=10_000_000
+    )
+    held_pulls_per_connection_max: int = option(
+        "maxHeldPullsPerConnection", 10_000, "Pulls of one connection that may be held at the same time.", low=1
+    )
+    held_pulls_per_address_max: int = option(
+        "maxHeldPullsPerAddress", 50_000, "Pulls from one client address that may be held at the same time.", low=1
+    )
+    pull_bytes_max: int = option(
+        "maxPullBytesOnRequest", 4 << 20, "Largest byte limit that a pull may ask for.", low=1_024
+    )
+    pull_count_max: int = option(
+        "maxPullCountOnRequest", 8_192, "Largest message count that a pull may ask for.", low=1
+    )
     pull_in_place: bool = option(
         "pullInPlaceEnable",
         True,
@@ -167,29 +190,33 @@ class BrokerConfig(ListenerSettings):
         "cgColdReadThreshold",
         3 << 20,
         "Bytes per second that one group may read from disk, with `coldDataFlowControlEnable`.",
+        low=1,
     )
     cold_bytes_max_all: int = option(
         "globalColdReadThreshold",
         100 << 20,
         "Bytes per second that all groups together may read from disk, with `coldDataFlowControlEnable`.",
+        low=1,
     )
 
     ha_protocol: str = option(
         "haProtocol", "classic", "`classic` (Apache 4.x's stream) or `fenced` (replicas with automatic failover)."
     )
     ha_ip: str = option("brokerIP2", "", "Address that slaves use to reach the master. Empty: `brokerIP1`.")
-    ha_port: int = option("haListenPort", 0, "Replication port. 0: the main port plus 1.")
+    ha_port: int = option("haListenPort", 0, "Replication port. 0: the main port plus 1.", high=0xFFFF)
     ha_master_addr: str = option(
         "haMasterAddress", "", "Replication address of the master, for a slave without NameServer."
     )
     ha_heartbeat_ms: int = option(
-        "haSendHeartbeatInterval", 5_000, "Time between two heartbeats on the replication connection."
+        "haSendHeartbeatInterval", 5_000, "Time between two heartbeats on the replication connection.", low=1
     )
     ha_silence_ms_max: int = option(
         "haHousekeepingInterval", 20_000, "Silence after which a replication connection is closed."
     )
-    ha_retry_ms: int = option("haReconnectInterval", 5_000, "Pause before a slave connects again.")
-    ha_batch_bytes: int = option("haTransferBatchSize", 32 << 10, "Largest piece of the log sent to a slave at once.")
+    ha_retry_ms: int = option("haReconnectInterval", 5_000, "Pause before a slave connects again.", low=1)
+    ha_batch_bytes: int = option(
+        "haTransferBatchSize", 32 << 10, "Largest piece of the log sent to a slave at once.", low=1
+    )
     ha_behind_bytes_max: int = option(
         "haSlaveFallbehindMax", 256 << 20, "Lag above which a slave no longer counts for SYNC_MASTER."
     )
@@ -214,7 +241,7 @@ class BrokerConfig(ListenerSettings):
         "haLeaseTimeout", 3_000, "Time for which the master trusts its last renewal of the lease."
     )
     min_in_sync: int = option(
-        "minInSyncReplicas", 1, "Replicas (master included) that must have a message before it is acknowledged."
+        "minInSyncReplicas", 1, "Replicas (master included) that must have a message before it is acknowledged.", low=1
     )
     all_ack: bool = option("allAck", True, "Wait for all in-sync replicas, not only for `minInSyncReplicas`.")
     ha_catch_up_ms: int = option(
@@ -226,7 +253,7 @@ class BrokerConfig(ListenerSettings):
     auto_resync: bool = option("haAutoResync", False, "A replica whose log diverged discards it and copies again.")
     slave_timeout_ms: int = option("slaveTimeout", 3_000, "Longest wait of a send for slaves.")
     slave_table_interval_ms: int = option(
-        "slaveTableSyncInterval", 10_000, "Time between two copies of topics, groups and offsets to a slave."
+        "slaveTableSyncInterval", 10_000, "Time between two copies of topics, groups and offsets to a slave.", low=1
     )
     slave_offset_check: bool = option(
         "offsetCheckInSlave", False, "A slave checks the offset of pulls and corrects it."
@@ -239,9 +266,15 @@ class BrokerConfig(ListenerSettings):
         "expectConsumerNumUseFilter",
         GROUPS_EXPECTED,
         "Groups with SQL92 filters per topic that the bitmaps are sized for.",
+        low=1,
+        high=100_000,
     )
     filter_error_percent_max: int = option(
-        "maxErrorRateOfBloomFilter", ERROR_PERCENT, "Rate of false positives of the bitmaps, in percent."
+        "maxErrorRateOfBloomFilter",
+        ERROR_PERCENT,
+        "Rate of false positives of the bitmaps, in percent.",
+        low=1,
+        high=99,
     )
     dead_filter_ms_max: int = option(
         "filterDataCleanTimeSpan", 24 * 3_600_000, "Time after which the filter of a stopped group is removed."
@@ -251,12 +284,14 @@ class BrokerConfig(ListenerSettings):
         "notifyConsumerIdsChangedEnable", True, "Notify consumers when members of their group come or leave."
     )
     client_life_ms: int = option(
-        "channelExpiredTimeout", 120_000, "Time without heartbeat after which a client is removed."
+        "channelExpiredTimeout", 120_000, "Time without heartbeat after which a client is removed.", low=100
     )
-    idle_seconds: int = option("serverChannelMaxIdleTimeSeconds", 120, "Idle time after which a connection is closed.")
-    lock_life_ms: int = option("rebalanceLockMaxLiveTime", 60_000, "Time to live of a queue lock.")
+    idle_seconds: int = option(
+        "serverChannelMaxIdleTimeSeconds", 120, "Idle time after which a connection is closed.", low=1
+    )
+    lock_life_ms: int = option("rebalanceLockMaxLiveTime", 60_000, "Time to live of a queue lock.", low=100)
     offset_save_interval_ms: int = option(
-        "flushConsumerOffsetInterval", 5_000, "Time between two saves of committed offsets."
+        "flushConsumerOffsetInterval", 5_000, "Time between two saves of committed offsets.", low=10
     )
 
     access: AccessConfig = field(default_factory=AccessConfig)
@@ -268,7 +303,7 @@ class BrokerConfig(ListenerSettings):
         "registerNameServerPeriod", 30_000, "Time between two registrations; kept within 10,000 to 60,000."
     )
     register_timeout_ms: int = option(
-        "registerBrokerTimeoutMills", 6_000, "Longest wait for the answer to a registration."
+        "registerBrokerTimeoutMills", 6_000, "Longest wait for the answer to a registration.", low=100
     )
 
     metrics_exporter: str = option(
@@ -290,7 +325,10 @@ class BrokerConfig(ListenerSettings):
             object.__setattr__(self, "ip", _address_for(self.host))
         if not self.ha_ip:
             object.__setattr__(self, "ha_ip", self.ip)
+        require_bounds(self)
         for valid, what in (
+            (_is_plain(self.region, 255), "regionId: up to 255 printable ASCII characters are allowed"),
+            (topic_fault(self.trace_topic) is None, f"msgTraceTopicName: {topic_fault(self.trace_topic)}"),
             (self.port == 0 or 2 < self.port < 0xFFFF, f"listenPort {self.port} is outside 3..65534"),
             (self.is_slave or self.broker_id == 0, f"brokerId {self.broker_id} is a slave's: set brokerRole=SLAVE too"),
             (not self.is_slave or self.broker_id > 0, "brokerRole SLAVE needs a brokerId above 0"),
@@ -301,22 +339,9 @@ class BrokerConfig(ListenerSettings):
                 bool(self.ha_tls_ca) == bool(self.ha_tls_cert) == bool(self.ha_tls_key),
                 "haTlsCa, haTlsCert and haTlsKey must be set together",
             ),
-            (self.min_in_sync > 0, "minInSyncReplicas must be above 0"),
-            (self.ha_port <= 0xFFFF, f"haListenPort {self.ha_port} is no port"),
-            (self.ha_batch_bytes > 0, "haTransferBatchSize must be above 0"),
-            (self.ha_heartbeat_ms > 0, "haSendHeartbeatInterval must be above 0"),
-            (self.ha_retry_ms > 0, "haReconnectInterval must be above 0"),
-            (self.slave_table_interval_ms > 0, "slaveTableSyncInterval must be above 0"),
             (self.ha_silence_ms_max > self.ha_heartbeat_ms, "haHousekeepingInterval is below haSendHeartbeatInterval"),
-            (self.default_queue_count > 0, "defaultTopicQueueNums must be above 0"),
             (self.metrics_port <= 0xFFFF, f"metricsPromExporterPort {self.metrics_port} is outside 0..65535"),
             (self.metrics_series_max > 0, "metricsOtelCardinalityLimit must be above 0"),
-            (self.idle_seconds > 0, "serverChannelMaxIdleTimeSeconds must be above 0"),
-            (self.transaction_check_interval_ms > 0, "transactionCheckInterval must be above 0"),
-            (self.offset_save_interval_ms > 0, "flushConsumerOffsetInterval must be above 0"),
-            (0 <= self.perm <= 0xF, f"brokerPermission {self.perm} is outside 0..15"),
-            (self.filter_groups_expected > 0, "expectConsumerNumUseFilter must be above 0"),
-            (0 < self.filter_error_percent_max < 100, "maxErrorRateOfBloomFilter must be within 1..99"),
             (_is_address(self.ip), f"brokerIP1 {self.ip!r} is not an IP address"),
             (_is_address(self.ha_ip), f"brokerIP2 {self.ha_ip!r} is not an IP address"),
         ):
@@ -326,10 +351,6 @@ class BrokerConfig(ListenerSettings):
         parse_quotas(self.quotas)
         exporter_type(self.metrics_exporter)
         parse_labels(self.metrics_labels)
-        for item in _own_fields():
-            value = getattr(self, item.name)
-            if isinstance(value, int) and value < 0:
-                raise ConfigError(f"{item.metadata['key']} must not be negative: {value}")
 
     @classmethod
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> BrokerConfig:
@@ -366,6 +387,14 @@ class BrokerConfig(ListenerSettings):
     @property
     def register_period_ms(self) -> int:
         return min(max(self.register_interval_ms, 10_000), 60_000)
+
+    @property
+    def hold_limits(self) -> HoldLimits:
+        return HoldLimits(
+            total=self.held_pulls_max,
+            per_connection=self.held_pulls_per_connection_max,
+            per_address=self.held_pulls_per_address_max,
+        )
 
     @property
     def filter_rules(self) -> FilterRules:
@@ -445,6 +474,10 @@ def _fields_by_key() -> dict[str, Any]:
 
 def _legal_name(host_name: str) -> str:
     return re.sub("[^a-zA-Z0-9_-]", "-", host_name) or "broker"
+
+
+def _is_plain(text: str, chars_max: int) -> bool:
+    return len(text) <= chars_max and text.isascii() and (text.isprintable() or not text)
 
 
 def _is_address(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
 from lark import Lark, Token
@@ -102,14 +103,14 @@ DOUBLE_MINUS_MAX: Final = 200
 _PARSER: Final = Lark(GRAMMAR, parser="lalr", lexer="basic", transformer=Builder(), maybe_placeholders=False)
 
 
-def parse(expression: str) -> Node:
-    """Parse a condition; BadExpressionError has the fault and its position."""
+def parse_steps(expression: str) -> Generator[None, None, Node]:
+    """Parse a condition, one token per step; BadExpressionError has the fault and its position."""
     if len(expression) > CHARS_MAX:
         raise BadExpressionError(f"the expression is longer than {CHARS_MAX} characters", expression)
     if expression.count("--") > DOUBLE_MINUS_MAX:
         raise BadExpressionError(f"the expression has more than {DOUBLE_MINUS_MAX} double minus signs", expression)
     try:
-        found = _read(expression)
+        found = yield from _read_steps(expression)
         if found.depth > NESTING_MAX:
             raise Misuse(f"the condition is nested more than {NESTING_MAX} deep", found.position)
         return condition(found)
@@ -121,12 +122,13 @@ def parse(expression: str) -> Node:
         raise BadExpressionError(_explain(error), expression, _place(error, expression)) from None
 
 
-def _read(expression: str) -> Placed:
+def _read_steps(expression: str) -> Generator[None, None, Placed]:
     parsing = _PARSER.parse_interactive(expression)
     last: Token | None = None
     try:
         for token in parsing.iter_parse():
             last = token
+            yield
     except UnexpectedToken as error:
         try:
             return _finish(parsing, last)

@@ -245,10 +245,16 @@ class Queries:
         record = self._log.record_at(log_offset, check_crc=self._config.check_crc_on_read)
         return record if record is not None and log_offset + record.size <= self._visible_to() else None
 
-    def record_by_id(self, message_id: str) -> Record | None:
-        """By offset message id; ValueError when the text is none."""
-        _, log_offset = decode_message_id(message_id)
-        return self.record_at(log_offset)
+    def queued_record_at(self, log_offset: int) -> Record | None:
+        """The message at a log offset, if the entry of its queue points there."""
+        record = self.record_at(log_offset)
+        if record is None:
+            return None
+        queue = self._queues.get(record.topic, record.queue_id)
+        if queue is None or not queue.min_offset <= record.queue_offset < queue.end_offset:
+            return None
+        unit = queue.unit(record.queue_offset)
+        return record if unit is not None and unit[:2] == (log_offset, record.size) else None
 
     # By key
 
@@ -445,11 +451,17 @@ class Lookups:
         require_number("log_offset", log_offset)
         return self.queries.record_at(log_offset)
 
-    def message_by_id(self, message_id: str) -> Record | None:
-        """By offset message id; ValueError when the text is none."""
+    def queued_message_at(self, log_offset: int) -> Record | None:
+        """The message at a log offset that a client named, if the entry of its queue points there: the body of a
+        message may have bytes that look like a record."""
         self._require_open()
+        require_number("log_offset", log_offset)
+        return self.queries.queued_record_at(log_offset)
+
+    def message_by_id(self, message_id: str) -> Record | None:
+        """By offset message id, checked as `queued_message_at` does; ValueError if it is invalid."""
         require_text("message_id", message_id)
-        return self.queries.record_by_id(message_id)
+        return self.queued_message_at(decode_message_id(message_id)[1])
 
     def query(
         self, topic: str, key: str, *, count_max: int = 32, begin_ms: int = 0, end_ms: int = 1 << 62

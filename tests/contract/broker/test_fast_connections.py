@@ -176,16 +176,16 @@ async def test_peers_that_send_no_more_still_get_what_they_asked_for(
 async def test_answers_that_wait_count_before_the_next_request_begins(
     make_rocketq_cluster: Callable[..., EmbeddedCluster],
 ) -> None:
-    """Goal: of nine sends in one read five may wait for the disk; the others are refused, not begun as well."""
-    cluster = make_rocketq_cluster(settings={"flushDiskType": "SYNC_FLUSH", "sendThreadPoolQueueCapacity": "5"})
+    """Goal: of fourteen sends in one read ten may wait for the disk; the others are refused, not begun as well."""
+    cluster = make_rocketq_cluster(settings={"flushDiskType": "SYNC_FLUSH", "sendThreadPoolQueueCapacity": "10"})
     await prepare(cluster, "Full", 4)
     store = cluster.brokers[0].parts.store
     store.log.flush = lambda **given: store.gate.position  # type: ignore[method-assign]
     with open_socket(cluster) as peer:
-        peer.sendall(sends("Full", 9, b"x"))
+        peer.sendall(sends("Full", 14, b"x"))
         refused = await asyncio.to_thread(read_answers, peer, 4)
-        assert [(answer.opaque, answer.code) for answer in refused] == [(opaque, 2) for opaque in range(5, 9)]
+        assert [(answer.opaque, answer.code) for answer in refused] == [(opaque, 2) for opaque in range(10, 14)]
         del store.log.flush
         store.flush()
-        stored = await asyncio.to_thread(read_answers, peer, 5)
-    assert [(answer.opaque, answer.code) for answer in stored] == [(opaque, 0) for opaque in range(5)]
+        stored = await asyncio.to_thread(read_answers, peer, 10)
+    assert [(answer.opaque, answer.code) for answer in stored] == [(opaque, 0) for opaque in range(10)]

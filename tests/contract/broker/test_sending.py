@@ -421,20 +421,20 @@ async def test_sends_may_be_put_off(make_rocketq_cluster: MakeCluster, topic: st
 
 @over_loopback
 async def test_017_code_2_has_a_reason_in_brackets(make_rocketq_cluster: MakeCluster, topic: str) -> None:
-    cluster = make_rocketq_cluster(settings={"flushDiskType": "SYNC_FLUSH", "sendThreadPoolQueueCapacity": "5"})
+    cluster = make_rocketq_cluster(settings={"flushDiskType": "SYNC_FLUSH", "sendThreadPoolQueueCapacity": "10"})
     store = cluster.brokers[0].parts.store
     async with connected(cluster.broker_addr) as (peer,):
         await make_topic(peer, topic)
         store.log.flush = lambda **given: store.gate.position  # type: ignore[method-assign]
         fields = letters(send_fields(topic))
-        pending = [peer.start(RequestCode.SEND_MESSAGE_V2, fields, b"b") for _ in range(9)]
-        refused = [await answer for answer in pending[5:]]
+        pending = [peer.start(RequestCode.SEND_MESSAGE_V2, fields, b"b") for _ in range(14)]
+        refused = [await answer for answer in pending[10:]]
         assert {answer.code for answer in refused} == {2}
         assert all((answer.remark or "").startswith("[OVERLOAD]") for answer in refused)
         del store.log.flush
         store.flush()
-        assert {(await answer).code for answer in pending[:5]} == {0}
-        assert await max_offset(peer, topic) == 5  # those that were refused are not stored
+        assert {(await answer).code for answer in pending[:10]} == {0}
+        assert await max_offset(peer, topic) == 10  # those that were refused are not stored
 
 
 @over_loopback

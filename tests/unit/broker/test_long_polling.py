@@ -8,12 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from rocketq.broker.pull.held_pulls import HeldPull
+from rocketq.broker.pull.held_pulls import HeldPull, HoldLimits
 from rocketq.broker.pull.long_polling import SLICE_MS, LongPolling, Serve
 from rocketq.runtime.clock import ManualClock
 
 QUEUE = ("T", 0)
 COUNT = 40
+LIMITS = HoldLimits(total=COUNT, per_connection=COUNT, per_address=COUNT)
 
 
 class Served:
@@ -34,9 +35,9 @@ class Served:
 
 
 def polling_of(clock: ManualClock, served: Serve[int]) -> LongPolling[int]:
-    polling: LongPolling[int] = LongPolling(clock, lambda queue: 0, served, held_max=lambda: COUNT)
+    polling: LongPolling[int] = LongPolling(clock, lambda queue: 0, served, limits=lambda: LIMITS)
     for number in range(COUNT):
-        assert polling.hold(HeldPull(QUEUE, 0, 60_000, connection=number, payload=number))
+        assert None is polling.hold(HeldPull(QUEUE, 0, 60_000, connection=number, payload=number))
     return polling
 
 

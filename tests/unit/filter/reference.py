@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rocketq.filter import syntax
+from rocketq.filter.parser import parse_steps
 from rocketq.filter.syntax import Node, NumberKind, Outcome, Place
 
 
@@ -160,3 +161,14 @@ def _read_double(text: str) -> float:
     if _HEX.fullmatch(text):
         return float.fromhex(text)
     raise EvaluationError(f"{text!r} is no number")
+
+
+def parse(text: str) -> Node:
+    """The syntax tree of a condition."""
+    steps = parse_steps(text)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            tree: Node = stop.value
+            return tree

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.filter.conditions import Conditions
-from tests.unit.filter.reference import verdict
+from tests.unit.filter.reference import parse, verdict
 
 from rocketq.filter import BadExpressionError, compile_sql
-from rocketq.filter.parser import parse
 from rocketq.kernel.filter_program import FAILED, FALSE, TRUE, UNKNOWN, FilterProgram
 from rocketq.protocol.properties import decode_properties
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.filter.reference import parse
 
 from rocketq.filter import BadExpressionError, compile_sql
-from rocketq.filter.parser import CHARS_MAX, NESTING_MAX, parse
+from rocketq.filter.parser import CHARS_MAX, NESTING_MAX
 from rocketq.filter.syntax import (
     And,
     Cast,

@@ -14,6 +14,7 @@ from rocketq.protocol.bodies.topics import TopicList
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import groups as headers
 from rocketq.protocol.headers.offsets import CloneOffsetRequest
+from rocketq.protocol.names import GROUP_CHARS_MAX, group_fault, topic_fault
 from rocketq.protocol.versions import V5_0_0
 from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.remoting.address import join_addr
@@ -100,13 +101,19 @@ def forbid(request: Request[headers.GroupForbiddenRequest], ports: GroupPorts) -
     """Read or change whether a group may read a topic."""
     group, topic, readable = request.header.group, request.header.topic, request.header.readable
     if readable is not None:
+        if fault := group_fault(group) or topic_fault(topic):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
         ports.groups.allow_reading(group, topic, readable, now_ms=ports.clock.now_ms())
     return Reply(body=GroupForbidden(group=group, topic=topic, readable=ports.groups.may_read(group, topic)))
 
 
 @handlers.on(RequestCode.CLONE_GROUP_OFFSET)
 def clone(request: Request[CloneOffsetRequest], ports: GroupPorts) -> Reply:
+    """Copy a group's offsets to another existing group."""
     header = request.header
+    if ports.groups.get(header.target_group) is None:
+        remark = f"consumer group {header.target_group[:GROUP_CHARS_MAX]} does not exist"
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     for topic in [header.topic] if header.topic else ports.offsets.topics_of(header.source_group):
         ports.offsets.clone(header.source_group, header.target_group, topic)
     return Reply()

@@ -54,6 +54,10 @@ class Roster(Generic[ConnectionT]):
                     return member
         return None
 
+    def groups_of(self, connection: ConnectionT) -> set[str]:
+        """The groups a connection is in."""
+        return set(self._groups_of.get(connection, ()))
+
     def put(self, group: str, member: Member[ConnectionT]) -> bool:
         """Add or update a member; returns whether its connection is new to the group."""
         members = self._groups.setdefault(group, {})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Final
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.change_notices import ChangeNotices, Client
@@ -14,18 +16,26 @@ from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
 from rocketq.broker.pull.filters import compile_checked, is_tag_filter
 from rocketq.broker.topics.table import TopicTable
-from rocketq.filter import BadExpressionError, parse_tags
+from rocketq.filter import BadExpressionError, compile_steps, is_compiled, parse_tags
 from rocketq.protocol.bodies import clients as bodies
 from rocketq.protocol.bodies import lazy_tuple
-from rocketq.protocol.bodies.clients import CheckClient, ConsumerData, Heartbeat
+from rocketq.protocol.bodies.clients import CheckClient, ConsumerData, Heartbeat, Subscription
 from rocketq.protocol.codes import RequestCode, ResponseCode
-from rocketq.protocol.flags import TopicSysFlag
+from rocketq.protocol.flags import ExpressionType, TopicSysFlag
 from rocketq.protocol.headers import groups as headers
-from rocketq.protocol.names import retry_topic, topic_fault
+from rocketq.protocol.names import GROUP_CHARS_MAX, retry_topic, topic_fault
 from rocketq.remoting import Connection, Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.clock import Clock
+from rocketq.runtime.slices import collect, finish
 
 log = logging.getLogger(__name__)
+
+HEARTBEAT_BYTES_MAX: Final = 1 << 20
+GROUPS_PER_CONNECTION_MAX: Final = 1_000
+SUBSCRIPTIONS_MAX: Final = 1_000  # of a group
+SUBSCRIPTION_CHARS_MAX: Final = 128 << 10  # of a group: topics, expressions and tags
+CLIENT_ID_CHARS_MAX: Final = 1_024
+_SMALL_BYTES: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +54,77 @@ handlers: Handlers[MembershipPorts] = Handlers()
 
 
 @handlers.on(RequestCode.HEART_BEAT)
-def heartbeat(request: Request[None], ports: MembershipPorts) -> Reply:
+def heartbeat(request: Request[None], ports: MembershipPorts) -> Reply | Coroutine[Any, Any, Reply]:
+    """Register a client. A long heartbeat, or one with new SQL92 expressions, is processed in slices."""
+    if len(request.body) > HEARTBEAT_BYTES_MAX:
+        remark = f"the heartbeat has {len(request.body)} bytes, more than {HEARTBEAT_BYTES_MAX}"
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+    if len(request.body) > _SMALL_BYTES:
+        return _heartbeat_in_slices(request, ports)
     beat = Heartbeat.decode(request.body)
+    _check_limits(beat, request.connection, ports)
+    if expressions := _new_expressions(beat):
+        return _heartbeat_after_compiling(request, beat, expressions, ports)
+    return _register(request, beat, ports)
+
+
+async def _heartbeat_in_slices(request: Request[None], ports: MembershipPorts) -> Reply:
+    beat = await finish(Heartbeat.decode_steps(request.body))
+    _check_limits(beat, request.connection, ports)
+    return await _heartbeat_after_compiling(request, beat, _new_expressions(beat), ports)
+
+
+async def _heartbeat_after_compiling(
+    request: Request[None], beat: Heartbeat, expressions: set[str], ports: MembershipPorts
+) -> Reply:
+    for expression in expressions:
+        await collect(compile_steps(expression))
+    if request.connection.is_closed:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the connection was closed")
+    return _register(request, beat, ports)
+
+
+def _check_limits(beat: Heartbeat, connection: Connection, ports: MembershipPorts) -> None:
+    if (fault := _limit_fault(beat, connection, ports)) is not None:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
+
+
+def _limit_fault(beat: Heartbeat, connection: Connection, ports: MembershipPorts) -> str | None:
+    """Which limit a heartbeat exceeds, or None: what it registers stays in memory."""
+    names = {producer.group for producer in beat.producers} | {consumer.group for consumer in beat.consumers}
+    joined = ports.producers.groups_of(connection) | ports.consumers.groups_joined(connection)
+    if len(names | joined) > GROUPS_PER_CONNECTION_MAX:
+        return f"a connection may be in {GROUPS_PER_CONNECTION_MAX} groups, not {len(names | joined)}"
+    if len(beat.client_id) > CLIENT_ID_CHARS_MAX or any(len(name) > GROUP_CHARS_MAX for name in names):
+        return f"client ids have up to {CLIENT_ID_CHARS_MAX} characters, group names up to {GROUP_CHARS_MAX}"
+    for consumer in beat.consumers:
+        count = len(consumer.subscriptions)
+        if count > SUBSCRIPTIONS_MAX:
+            return f"group {consumer.group} has {count} subscriptions, more than {SUBSCRIPTIONS_MAX}"
+        chars = sum(_chars_of(subscription) for subscription in consumer.subscriptions)
+        if chars > SUBSCRIPTION_CHARS_MAX:
+            return f"group {consumer.group} subscribes with {chars} characters, more than {SUBSCRIPTION_CHARS_MAX}"
+    return None
+
+
+def _chars_of(subscription: Subscription) -> int:
+    tags = len(subscription.codes) + sum(len(tag) + 1 for tag in subscription.tags)
+    return len(subscription.topic) + len(subscription.expression or "") + tags
+
+
+def _new_expressions(beat: Heartbeat) -> set[str]:
+    """SQL92 expressions that are not compiled yet."""
+    return {
+        subscription.expression
+        for consumer in beat.consumers
+        for subscription in consumer.subscriptions
+        if subscription.expression_type == ExpressionType.SQL92
+        and subscription.expression
+        and not is_compiled(subscription.expression)
+    }
+
+
+def _register(request: Request[None], beat: Heartbeat, ports: MembershipPorts) -> Reply:
     connection = request.connection
     connection.client_id = beat.client_id
     member = Member(connection, beat.client_id, request.command.language, request.version, ports.clock.monotonic_ms())
@@ -60,6 +139,9 @@ def heartbeat(request: Request[None], ports: MembershipPorts) -> Reply:
 def _take_consumer(data: ConsumerData, member: Client, ports: MembershipPorts) -> str | None:
     """Register a consumer group of a heartbeat; returns why it is rejected, or None."""
     config, now_ms = ports.settings.config, ports.clock.now_ms()
+    fault = ports.topics.limit_fault(retry_topic(data.group)) if config.auto_create_groups else None
+    if fault is not None:
+        return fault
     group = ports.groups.find(data.group, auto_create=config.auto_create_groups, now_ms=now_ms)
     retry = retry_topic(data.group)
     is_new = group is not None and retry not in ports.topics and topic_fault(retry) is None
@@ -122,9 +204,14 @@ def expire(ports: MembershipPorts) -> None:
 
 
 @handlers.on(RequestCode.CHECK_CLIENT_CONFIG)
-def check_client(request: Request[None], ports: MembershipPorts) -> Reply:
+async def check_client(request: Request[None], ports: MembershipPorts) -> Reply:
+    if len(request.body) > SUBSCRIPTION_CHARS_MAX:
+        remark = f"the subscription has {len(request.body)} bytes, more than {SUBSCRIPTION_CHARS_MAX}"
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
     subscription = CheckClient.decode(request.body).subscription
     if not is_tag_filter(subscription.expression_type):
+        if ports.settings.config.property_filter and not is_compiled(subscription.expression or ""):
+            await collect(compile_steps(subscription.expression or ""))
         compile_checked(subscription.expression_type, subscription.expression, ports.settings.config.filter_rules)
         return Reply()
     try:

@@ -8,9 +8,12 @@ from typing import Final
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.groups.offsets import OffsetTable
+from rocketq.broker.groups.table import GroupTable
+from rocketq.broker.topics.table import TopicTable
 from rocketq.protocol.bodies.offsets import CorrectionOffsets
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import offsets as headers
+from rocketq.protocol.names import GROUP_CHARS_MAX, TOPIC_CHARS_MAX
 from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.store import StoreReader
 
@@ -18,6 +21,8 @@ from rocketq.store import StoreReader
 @dataclass(frozen=True, slots=True)
 class OffsetPorts:
     settings: Settings
+    topics: TopicTable
+    groups: GroupTable
     offsets: OffsetTable
     store: StoreReader
 
@@ -51,9 +56,29 @@ def _starts_at_zero(request: Request[headers.QueryOffsetRequest], store: StoreRe
 
 @handlers.on(RequestCode.UPDATE_CONSUMER_OFFSET)
 def update(request: Request[headers.UpdateOffsetRequest], ports: OffsetPorts) -> Reply:
+    """Commit an offset of an existing group, topic and queue, as 5.x checks it: committed offsets stay in memory."""
     header = request.header
+    if (fault := commit_fault(header.group, header.topic, header.queue_id, ports)) is not None:
+        raise fault
     ports.offsets.commit(header.group, header.topic, header.queue_id, header.commit_offset)
     return Reply()
+
+
+def commit_fault(group: str, topic: str, queue_id: int, ports: OffsetPorts) -> RequestRejected | None:
+    """Why an offset must not be committed, or None."""
+    if ports.groups.get(group) is None:
+        remark = f"consumer group {group[:GROUP_CHARS_MAX]} does not exist"
+        return RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    config = ports.topics.get(topic)
+    if config is None:
+        remark = f"topic {topic[:TOPIC_CHARS_MAX]} does not exist"
+        return RequestRejected(ResponseCode.TOPIC_NOT_EXIST, remark)
+    count = max(config.read_queue_count, config.write_queue_count)
+    if not 0 <= queue_id < count and ports.store.max_offset(topic, queue_id) <= 0:
+        return RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"queue {queue_id} is outside topic {topic}, which has {count}"
+        )
+    return None
 
 
 @handlers.on(RequestCode.GET_MAX_OFFSET)

@@ -39,7 +39,7 @@ async def running_info(request: Request[RunningInfoRequest], ports: RelayPorts) 
 async def consume_directly(request: Request[ConsumeDirectlyRequest], ports: RelayPorts) -> Reply:
     header = request.header
     client = _find(header.group, header.client_id, ports)
-    record = ports.store.message_at(_log_offset(header.message_id))
+    record = ports.store.queued_message_at(_log_offset(header.message_id))
     if record is None:
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"there is no message {header.message_id}")
     return await _relay(client, relayed(RequestCode.CONSUME_MESSAGE_DIRECTLY, request.command, encode_record(record)))

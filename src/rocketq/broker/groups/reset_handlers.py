@@ -77,6 +77,8 @@ def _targets(
     """One queue per step, because each takes a search by time."""
     queue_ids = range(topic.write_queue_count)
     if header.queue_id is not None and header.queue_id >= 0:
+        if header.queue_id >= max(topic.write_queue_count, topic.read_queue_count):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic} has no queue {header.queue_id}")
         queue_ids = range(header.queue_id, header.queue_id + 1)
     for queue_id in queue_ids:
         current = ports.offsets.get(header.group, header.topic, queue_id)

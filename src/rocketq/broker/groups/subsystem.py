@@ -45,7 +45,7 @@ class GroupSubsystem:
         find_route: Callable[[str], Awaitable[TopicRoute | None]],
     ) -> None:
         self._clock = clock
-        self.table = GroupTable(is_copy=settings.config.is_slave)
+        self.table = GroupTable(is_copy=settings.config.is_slave, count_max=lambda: settings.config.group_count_max)
         self.consumers: ConsumerGroups[Connection] = ConsumerGroups(changed)
         self.producers: ProducerGroups[Connection] = ProducerGroups()
         self.offsets = OffsetTable()
@@ -64,7 +64,7 @@ class GroupSubsystem:
         self._groups = handlers.GroupPorts(
             settings, self.table, self.consumers, self.offsets, self.positions, stats, clock
         )
-        self._offsets = offset_handlers.OffsetPorts(settings, self.offsets, store)
+        self._offsets = offset_handlers.OffsetPorts(settings, topics, self.table, self.offsets, store)
         self._locks = queue_locks.LockPorts(self.locks, clock, may_lock)
         self._relays = relay_handlers.RelayPorts(self.consumers, store)
         self._resets = reset_handlers.ResetPorts(settings, topics, self.table, self.consumers, self.offsets, store)

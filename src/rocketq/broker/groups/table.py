@@ -7,8 +7,12 @@ from typing import Final
 
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from rocketq.protocol.bodies.queues import DataVersion
+from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.flags import Perm
 from rocketq.protocol.names import SYSTEM_GROUP_PREFIX, group_fault
+from rocketq.remoting import RequestRejected
+
+GROUP_COUNT_MAX: Final = 50_000
 
 GroupListener = Callable[[], None]
 
@@ -26,12 +30,13 @@ BUILTIN_GROUPS: Final = (
 class GroupTable:
     """Group settings by name. Each change increments the version and calls the listeners."""
 
-    def __init__(self, *, is_copy: bool = False) -> None:
+    def __init__(self, *, is_copy: bool = False, count_max: Callable[[], int] = lambda: GROUP_COUNT_MAX) -> None:
         """`is_copy`: a slave's table, which only its master's replaces; unknown groups get default settings."""
         self._groups = {name: GroupConfig(group=name) for name in BUILTIN_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}  # revoked permissions by group and topic
         self.data_version = DataVersion()
         self._is_copy = is_copy
+        self._count_max = count_max
         self.listeners: list[GroupListener] = []
 
     @property
@@ -75,7 +80,18 @@ class GroupTable:
             self.put(fresh, now_ms=now_ms)
         return fresh
 
+    def limit_fault(self, *names: str) -> str | None:
+        """Why these groups cannot be added, or None."""
+        fresh = {name for name in names if name not in self._groups}
+        count_max = self._count_max()
+        if not fresh or len(self._groups) + len(fresh) <= count_max:
+            return None
+        return f"group limit reached (maxSubscriptionGroupNums={count_max}): group {min(fresh)} is not created"
+
     def put(self, *groups: GroupConfig, now_ms: int) -> None:
+        """Add or replace groups; RequestRejected if there would be too many."""
+        if (fault := self.limit_fault(*(group.group for group in groups))) is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
         self._groups |= {group.group: group for group in groups}
         self._changed(now_ms)
 

@@ -29,12 +29,11 @@ from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.flags import MessageModel, Perm, TopicFilterType
-from rocketq.protocol.names import NOT_FOR_CLIENTS, TIMER_TOPIC, Property, topic_fault
+from rocketq.protocol.names import NOT_FOR_CLIENTS, Property, topic_fault
 from rocketq.remoting import Connection
 
 _READ: Final = int(Perm.READ)  # operations on enum members are expensive
 _WRITE: Final = int(Perm.WRITE)
-_CLOSED_TOPICS: Final = NOT_FOR_CLIENTS | {TIMER_TOPIC}
 _FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST, _FORBIDDEN_SUBSCRIPTION = range(1, 6)
 
 
@@ -98,7 +97,7 @@ def admit_send(
         )
     if topic is None and (fault := topic_fault(ask.topic)) is not None:
         return Rejection(ResponseCode.SYSTEM_ERROR, fault)
-    if ask.topic in _CLOSED_TOPICS:
+    if ask.topic in NOT_FOR_CLIENTS:
         return Rejection(ResponseCode.NO_PERMISSION, f"clients must not send to {ask.topic}")
     if (
         denial := tables.access.denial(Action.PUBLISH, ask.topic, ask.group, ask.principal, ask.connection)

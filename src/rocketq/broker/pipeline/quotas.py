@@ -35,6 +35,7 @@ _UNITS: Final = {
     "KiB/s": ("bytes", 1 << 10),
     "MiB/s": ("bytes", 1 << 20),
 }
+_LOWEST: Final = {"messages": 0.1, "bytes": 1.0}
 _NAMES_MAX: Final = 100_000  # with a rule for `*` clients choose the number of names and their length
 
 
@@ -75,6 +76,11 @@ def _parse_rule(text: str) -> QuotaRule:
                 "msg/s, B/s, KiB/s or MiB/s"
             )
         unit, factor = _UNITS[limit[2]]
+        if float(limit[1]) * factor < _LOWEST[unit]:
+            raise ConfigError(
+                f'quotas: limit "{part.strip()}" of {found[1]}/{found[2]} is too small: {_LOWEST[unit]:g} {unit}/s or '
+                "more is allowed, because a message that exceeds a bucket blocks its name until the debt is paid"
+            )
         if unit in limits:
             raise ConfigError(f"quotas: {found[1]}/{found[2]} limits {unit} twice")
         limits[unit] = float(limit[1]) * factor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.pull.cold_reads import ColdReads
@@ -20,6 +21,8 @@ class ColdPorts:
     clock: Clock
 
 
+LIMITS_MAX: Final = 1_000
+
 handlers: Handlers[ColdPorts] = Handlers()
 
 
@@ -27,6 +30,8 @@ handlers: Handlers[ColdPorts] = Handlers()
 def limit(request: Request[None], ports: ColdPorts) -> Reply:
     """Set limits by lines `group=bytes`, per window."""
     wanted = decode_config(request.body)
+    if len(ports.cold_reads.limits.keys() | wanted.keys()) > LIMITS_MAX:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"at most {LIMITS_MAX} groups may have limits")
     if bad := {group: text for group, text in wanted.items() if not group or not text.strip().isdecimal()}:
         group, text = next(iter(bad.items()))
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{group}={text[:40]} is not of the form group=bytes")

@@ -15,6 +15,7 @@ from rocketq.protocol.flags import ExpressionType
 
 log = logging.getLogger(__name__)
 
+FILTERS_PER_GROUP_MAX = 256
 RETURN_MS = 30_000
 """Filters loaded at a start count as unused since 30 s before it, until their group returns."""
 
@@ -89,6 +90,9 @@ class ConsumerFilters:
                 known.dead_ms, known.version = 0, subscription.version
                 self.changes += 1
             return
+        if known is None and not self._has_room(group):
+            log.warning("group %s has too many SQL92 conditions: that for %s is not used", group, subscription.topic)
+            return
         made = self._make(group, subscription, now_ms)
         self.changes += made is not None or known is not None
         if made is not None:
@@ -99,6 +103,17 @@ class ConsumerFilters:
         elif known is not None:  # pulls with the new, invalid expression must fail, not use the old one
             self._judge_no_more(known)
             del self._groups[group][subscription.topic]
+
+    def _has_room(self, group: str) -> bool:
+        """Make room for a condition by dropping the group's unused ones."""
+        filters = self._groups.get(group, {})
+        if len(filters) < FILTERS_PER_GROUP_MAX:
+            return True
+        for unused in [each for each in filters.values() if each.is_dead]:
+            del filters[unused.topic]
+            self._judge_no_more(unused)
+            self.changes += 1
+        return len(filters) < FILTERS_PER_GROUP_MAX
 
     def _make(self, group: str, subscription: Subscription, now_ms: int) -> ConsumerFilter | None:
         topic, expression = subscription.topic, subscription.expression

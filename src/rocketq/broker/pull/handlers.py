@@ -15,10 +15,11 @@ from rocketq.broker.pipeline.quotas import charge
 from rocketq.broker.pull.cold_reads import ColdReads
 from rocketq.broker.pull.consumer_filters import ConsumerFilters
 from rocketq.broker.pull.disk_loads import DiskLoads
-from rocketq.broker.pull.filters import PullFilter, carried_filter, known_filter
+from rocketq.broker.pull.filters import PullFilter, carried_filter, is_tag_filter, known_filter
 from rocketq.broker.pull.held_pulls import HeldPull
 from rocketq.broker.pull.long_polling import LongPolling
 from rocketq.broker.stats.broker_stats import BrokerStats
+from rocketq.filter import compile_steps, is_compiled
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.bodies.offsets import OffsetMoved
@@ -35,6 +36,7 @@ from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.remoting.dispatch import failure_answer
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.machine import boot_id, file_id
+from rocketq.runtime.slices import collect
 from rocketq.store import ReadResult, ReadStatus, StoreWriter
 
 HeldRequest = HeldPull[Request[PullRequest]]
@@ -86,6 +88,21 @@ _CODES: Final = {
 def pull(request: Request[PullRequest], ports: PullPorts) -> Reply | Coroutine[Any, Any, Reply | None] | None:
     """Answer from memory, load from disk, or hold the pull. A load does not block the connection's later requests."""
     header = request.header
+    if header.flags & PullFlag.SUBSCRIPTION and not is_tag_filter(header.expression_type):
+        expression = header.subscription or ""
+        if ports.settings.config.property_filter and not is_compiled(expression):
+            return _pull_after_compiling(request, expression, ports)
+    return _pull(request, ports)
+
+
+async def _pull_after_compiling(request: Request[PullRequest], expression: str, ports: PullPorts) -> Reply | None:
+    await collect(compile_steps(expression), is_wanted=lambda: not request.connection.is_closed)
+    answer = _pull(request, ports)
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def _pull(request: Request[PullRequest], ports: PullPorts) -> Reply | Coroutine[Any, Any, Reply | None] | None:
+    header = request.header
     plan = _admit(request, ports)
     _refuse_too_cold(header, ports)
     found = _read(header, plan, header.queue_offset, ports)
@@ -112,15 +129,17 @@ def _reply_or_hold(request: Request[PullRequest], plan: PullPlan, found: ReadRes
 
 
 def _hold(held: HeldRequest, ports: PullPorts) -> None:
-    if not ports.polling.hold(held):
-        raise RequestRejected(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]system busy, {len(ports.polling)} pulls are held")
+    if (fault := ports.polling.hold(held)) is not None:
+        raise RequestRejected(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]system busy, {fault}")
 
 
 def _held(request: Request[PullRequest], ports: PullPorts) -> HeldRequest:
     header, config = request.header, ports.settings.config
     hold_ms = max(0, header.hold_ms) if config.long_polling else config.short_polling_ms
     deadline_ms = ports.clock.monotonic_ms() + hold_ms
-    return HeldPull((header.topic, header.queue_id), header.queue_offset, deadline_ms, request.connection, request)
+    connection = request.connection
+    queue = (header.topic, header.queue_id)
+    return HeldPull(queue, header.queue_offset, deadline_ms, connection, request, address=connection.peer_host)
 
 
 def serve_held(held: HeldRequest, last: bool, ports: PullPorts) -> bool:

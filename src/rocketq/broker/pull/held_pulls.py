@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -21,10 +22,21 @@ class HeldPull(Generic[Payload]):
     connection: Hashable
     payload: Payload
     start_offset: int = field(default=-1)
+    address: str = ""
+    """The client's address without port."""
 
     def __post_init__(self) -> None:
         if self.start_offset < 0:
             self.start_offset = self.scan_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldLimits:
+    """Held pulls in all, of one connection, and from one address."""
+
+    total: int
+    per_connection: int
+    per_address: int
 
 
 class HeldPulls(Generic[Payload]):
@@ -33,12 +45,23 @@ class HeldPulls(Generic[Payload]):
     def __init__(self) -> None:
         self._by_queue: dict[QueueKey, dict[int, HeldPull[Payload]]] = {}
         self._by_connection: dict[Hashable, dict[int, HeldPull[Payload]]] = {}
+        self._address_counts: Counter[str] = Counter()
         self._deadlines: list[tuple[int, int]] = []
         self._held: dict[int, HeldPull[Payload]] = {}
         self._next_id = 0
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def limit_fault(self, pull: HeldPull[Payload], limits: HoldLimits, woken: int = 0) -> str | None:
+        """Which limit a pull would exceed, or None; `woken` pulls count though they are not in this table."""
+        if len(self._by_connection.get(pull.connection, ())) >= limits.per_connection:
+            return f"{limits.per_connection} pulls of this connection are held"
+        if self._address_counts[pull.address] >= limits.per_address:
+            return f"{limits.per_address} pulls from this address are held"
+        if len(self) + woken >= limits.total:
+            return f"{len(self) + woken} pulls are held"
+        return None
 
     def waits_for(self, queue: QueueKey) -> bool:
         return queue in self._by_queue
@@ -55,6 +78,7 @@ class HeldPulls(Generic[Payload]):
         self._held[number] = pull
         self._by_queue.setdefault(pull.queue, {})[number] = pull
         self._by_connection.setdefault(pull.connection, {})[number] = pull
+        self._address_counts[pull.address] += 1
         heapq.heappush(self._deadlines, (pull.deadline_ms, number))
 
     def on_append(self, queue: QueueKey, end: int) -> list[HeldPull[Payload]]:
@@ -89,6 +113,9 @@ class HeldPulls(Generic[Payload]):
         for number, pull in zip(numbers, taken, strict=True):
             _drop(self._by_queue, pull.queue, number)
             _drop(self._by_connection, pull.connection, number)
+            self._address_counts[pull.address] -= 1
+            if not self._address_counts[pull.address]:
+                del self._address_counts[pull.address]
         if len(self._deadlines) > 2 * len(self._held) + 1000:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._held]
             heapq.heapify(self._deadlines)

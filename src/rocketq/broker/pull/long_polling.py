@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic
 
-from rocketq.broker.pull.held_pulls import HeldPull, HeldPulls, Payload, QueueKey
+from rocketq.broker.pull.held_pulls import HeldPull, HeldPulls, HoldLimits, Payload, QueueKey
 from rocketq.remoting import Connection
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import collect
@@ -25,12 +25,17 @@ class LongPolling(Generic[Payload]):
     """Holds and wakes pulls. Any thread may call `on_queue_grown`; all else runs on the loop."""
 
     def __init__(
-        self, clock: Clock, end_of: Callable[[QueueKey], int], serve: Serve[Payload], *, held_max: Callable[[], int]
+        self,
+        clock: Clock,
+        end_of: Callable[[QueueKey], int],
+        serve: Serve[Payload],
+        *,
+        limits: Callable[[], HoldLimits],
     ) -> None:
         self._clock = clock
         self._end_of = end_of
         self._serve = serve
-        self._held_max = held_max
+        self._limits = limits
         self._held: HeldPulls[Payload] = HeldPulls()
         self._woken: deque[tuple[HeldPull[Payload], bool]] = deque()
         self._loop = asyncio.get_running_loop()
@@ -42,15 +47,15 @@ class LongPolling(Generic[Payload]):
     def __len__(self) -> int:
         return len(self._held) + len(self._woken)
 
-    def hold(self, pull: HeldPull[Payload]) -> bool:
-        """Hold a pull; False if the limit is reached."""
-        if len(self) >= self._held_max():
-            return False
+    def hold(self, pull: HeldPull[Payload]) -> str | None:
+        """Hold a pull; returns which limit forbids it, or None."""
+        if (fault := self._held.limit_fault(pull, self._limits(), len(self._woken))) is not None:
+            return fault
         self._held.hold(pull)
         if self._end_of(pull.queue) > pull.scan_offset:  # a message arrived between the read and the hold
             self._loop.call_soon(self._wake, pull.queue, self._end_of(pull.queue))
         self._arm()
-        return True
+        return None
 
     def on_queue_grown(self, topic: str, queue_id: int, end: int) -> None:
         queue = (topic, queue_id)

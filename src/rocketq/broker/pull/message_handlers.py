@@ -40,7 +40,7 @@ handlers: Handlers[MessagePorts] = Handlers()
 
 @handlers.on(RequestCode.VIEW_MESSAGE_BY_ID)
 def view(request: Request[headers.ViewMessageRequest], ports: MessagePorts) -> Reply:
-    record = ports.store.message_at(request.header.log_offset)
+    record = ports.store.queued_message_at(request.header.log_offset)
     if record is None:
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no message starts at log offset {request.header.log_offset}")
     return Reply(body=encode_record(record))

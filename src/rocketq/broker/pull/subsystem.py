@@ -39,7 +39,7 @@ class PullSubsystem:
             clock,
             lambda queue: store.max_offset(*queue),
             self._serve_held,
-            held_max=lambda: settings.config.held_pulls_max,
+            limits=lambda: settings.config.hold_limits,
         )
         self.loads = DiskLoads()
         cold_reads = ColdReads()

@@ -98,7 +98,7 @@ def _retry_queue_count(header: SendBackRequest, group: GroupConfig, ports: SendB
 
 
 def _find_message(header: SendBackRequest, ports: SendBackPorts) -> Record:
-    record = ports.store.message_at(header.log_offset)
+    record = ports.store.queued_message_at(header.log_offset)
     if record is None or record.topic in _HIDDEN:
         remark = f"no consumable message at log offset {header.log_offset}"
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)

@@ -14,9 +14,14 @@ from rocketq.runtime.clock import Clock
 from rocketq.store import StoreConfig, StoreWriter
 
 
-def topic_table(config: BrokerConfig, store: StoreConfig) -> TopicTable:
+def topic_table(settings: Settings, store: StoreConfig) -> TopicTable:
     """A table with the built-in topics; saved ones are loaded later."""
-    return TopicTable(builtin_topics(config.topic_rules(len(store.delays_ms))), is_copy=config.is_slave)
+    config = settings.config
+    return TopicTable(
+        builtin_topics(config.topic_rules(len(store.delays_ms))),
+        is_copy=config.is_slave,
+        count_max=lambda: settings.config.topic_count_max,
+    )
 
 
 class TopicSubsystem:

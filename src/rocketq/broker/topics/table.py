@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.flags import Perm
 from rocketq.protocol.names import (
     AUTO_CREATE_TOPIC,
@@ -18,8 +20,10 @@ from rocketq.protocol.names import (
     TIMER_TOPIC,
     is_system_topic,
 )
+from rocketq.remoting import RequestRejected
 
-READ_WRITE = int(Perm.READ | Perm.WRITE)
+TOPIC_COUNT_MAX: Final = 50_000
+READ_WRITE: Final = int(Perm.READ | Perm.WRITE)
 
 TopicListener = Callable[[], None]
 
@@ -69,13 +73,20 @@ def _topic(name: str, queue_count: int, perm: int = READ_WRITE) -> TopicConfig:
 class TopicTable:
     """Topics by name. Each change increments the version and calls the listeners in order."""
 
-    def __init__(self, builtin: Iterable[TopicConfig] = (), *, is_copy: bool = False) -> None:
+    def __init__(
+        self,
+        builtin: Iterable[TopicConfig] = (),
+        *,
+        is_copy: bool = False,
+        count_max: Callable[[], int] = lambda: TOPIC_COUNT_MAX,
+    ) -> None:
         """`is_copy`: a slave's table, which only its master's replaces; no topic is created here automatically."""
         self._topics = {topic.topic: topic for topic in builtin}
         self._own_system = frozenset(self._topics)
         self._going: set[str] = set()
         self.data_version = DataVersion()
         self._is_copy = is_copy
+        self._count_max = count_max
         self.listeners: list[TopicListener] = []
 
     @property
@@ -116,7 +127,18 @@ class TopicTable:
         """Whether a topic is a system topic, which operators cannot change."""
         return topic in self._own_system or is_system_topic(topic)
 
+    def limit_fault(self, *names: str) -> str | None:
+        """Why these topics cannot be added, or None. System topics are not limited."""
+        fresh = {name for name in names if name not in self._topics and not self.is_system(name)}
+        count_max = self._count_max()
+        if not fresh or len(self._topics) + len(fresh) <= count_max:
+            return None
+        return f"topic limit reached (maxTopicNums={count_max}): topic {min(fresh)} is not created"
+
     def put(self, *topics: TopicConfig, now_ms: int) -> None:
+        """Add or replace topics; RequestRejected if there would be too many."""
+        if (fault := self.limit_fault(*(topic.topic for topic in topics))) is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
         self._topics |= {topic.topic: topic for topic in topics}
         self._changed(now_ms)
 

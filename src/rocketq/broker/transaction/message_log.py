@@ -25,6 +25,7 @@ class TransactionStore(Protocol):
     def log_start(self) -> int: ...
     def append(self, message: NewMessage, *, wait: bool = True) -> AppendResult: ...
     def message_at(self, log_offset: int) -> Record | None: ...
+    def queued_message_at(self, log_offset: int) -> Record | None: ...
     def min_offset(self, topic: str, queue_id: int) -> int: ...
     def max_offset(self, topic: str, queue_id: int) -> int: ...
     def store_ms_of(self, topic: str, queue_id: int, queue_offset: int) -> int: ...
@@ -75,7 +76,7 @@ class TransactionLog:
         return self._store.append(message, wait=False)
 
     def half_at(self, log_offset: int) -> Half | None:
-        record = self._store.message_at(log_offset) if log_offset >= 0 else None
+        record = self._store.queued_message_at(log_offset) if log_offset >= 0 else None
         return None if record is None or record.topic != HALF_TOPIC else Half.of(record)
 
     def root_of(self, half: Half) -> int:
@@ -90,6 +91,9 @@ class TransactionLog:
         return min(roots, default=-1)
 
     # whole queues
+
+    def has_messages(self, topic: str, queue_id: int) -> bool:
+        return queue_id >= 0 and self._store.max_offset(topic, queue_id) > 0
 
     def half_bounds(self) -> tuple[int, int]:
         return self._bounds(HALF_TOPIC)

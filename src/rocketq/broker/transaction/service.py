@@ -38,8 +38,9 @@ from rocketq.broker.transaction.message_log import TransactionLog
 from rocketq.broker.transaction.replay import Floors, opened_from, replay
 from rocketq.errors import RocketQError
 from rocketq.model import NewMessage
+from rocketq.protocol.bodies.topics import TopicConfig
 from rocketq.protocol.flags import TransactionState
-from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_OP_TOPIC, HALF_TOPIC, Property
+from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, HALF_OP_TOPIC, HALF_TOPIC, NOT_FOR_CLIENTS, Property
 from rocketq.protocol.properties import decode_properties
 from rocketq.store import AppendResult, AppendStatus
 
@@ -218,15 +219,25 @@ class Transactions:
         self._on_finished(half.topic, outcome, self._now_ms() - half.record.born_ms)
 
     def _commit(self, half: Half) -> None:
-        if half.topic not in self._topics:
+        topic = self._topics.get(half.topic)
+        if topic is None:
             raise RejectedDecisionError(
                 f"topic {half.topic} does not exist: create it and commit again", topic_missing=True
+            )
+        if half.topic in NOT_FOR_CLIENTS or not self._has_queue(topic, half.queue_id):
+            raise RejectedDecisionError(
+                f"the half message is for queue {half.queue_id} of topic {half.topic}, to which clients cannot send"
             )
         message = self._place(committed(half))
         result = self._log.append(message)
         if not result.status.stored:
             raise RejectedDecisionError(result.reason or result.status.value, append=result.status)
         self._on_committed(message, result)
+
+    def _has_queue(self, topic: TopicConfig, queue_id: int) -> bool:
+        """Whether a topic has a queue, or had it: its number of queues may have been reduced since the send."""
+        count = max(topic.read_queue_count, topic.write_queue_count)
+        return 0 <= queue_id < count or self._log.has_messages(topic.topic, queue_id)
 
     def _close(self, transaction: OpenTransaction, outcome: Outcome) -> None:
         self.ledger.completed(transaction.root, outcome)
