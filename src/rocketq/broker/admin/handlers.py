@@ -35,16 +35,12 @@ class OperationPorts:
 
 handlers: Handlers[OperationPorts] = Handlers()
 
-CONFIG_BYTES_MAX: Final = 128 << 10
 _READ_MODES: Final = {0: "true", 1: "false"}
 """madvise modes of Apache's request: 0 normal, 1 random (no read-ahead)."""
 
 
 @handlers.on(RequestCode.UPDATE_BROKER_CONFIG)
 async def update_config(request: Request[None], ports: OperationPorts) -> Reply:
-    if len(request.body) > CONFIG_BYTES_MAX:
-        remark = f"the settings have {len(request.body)} bytes, more than {CONFIG_BYTES_MAX}"
-        raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
     changes = decode_config(request.body)
     if not changes:
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, "no settings were sent")
