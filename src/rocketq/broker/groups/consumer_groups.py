@@ -114,15 +114,13 @@ class ConsumerGroups(Generic[ConnectionT]):
     def get(self, group: str) -> ConsumerGroup | None:
         return self._groups.get(group)
 
-<<<<<<< HEAD
     def names(self) -> list[str]:
         """Groups with online members."""
         return list(self._groups)
-=======
+
     def groups_joined(self, connection: ConnectionT) -> set[str]:
         """The groups a connection is in."""
         return self._roster.groups_of(connection)
->>>>>>> c01f30f (Limit what one client can take from a broker)
 
     def members(self, group: str) -> list[Member[ConnectionT]]:
         return self._roster.members(group)
