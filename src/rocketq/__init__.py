@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rocketq.client import (
+        AccessDeniedError,
         AclDenied,
         Admin,
         AsyncAdmin,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessDeniedError",
     "AclDenied",
     "Admin",
     "AsyncAdmin",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.bodies.assignment import AssignmentRequest, BatchAcks, GroupRequestMode, LockRequest
 from rocketq.protocol.bodies.clients import CheckClient, Heartbeat
 from rocketq.protocol.bodies.groups import GroupConfig, GroupConfigList
@@ -471,6 +472,16 @@ def call_needs(message: str, topics: Iterable[str] = (), groups: Iterable[str] =
         return None
     names = {_TOPIC: tuple(topics), _GROUP: tuple(groups)}
     return tuple(_need(kind, name, actions) for kind, actions in row for name in names.get(kind, ()))
+
+
+def denied_action(request: Command, resource: str | None) -> str | None:
+    """What a denied request wanted to do with the resource that the denial names, or with the first it needs."""
+    try:
+        needs = needs_of(request, "") or ()
+    except RemoteProtocolError:
+        return None
+    named = [need for need in needs if str(need.resource) == resource] or list(needs[:1])
+    return named[0].action.value if named else None
 
 
 def needs_of(request: Command, cluster: str, stored: StoredTopics | None = None) -> tuple[Need, ...] | None:

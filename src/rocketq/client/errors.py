@@ -5,6 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rocketq.errors import RocketQError
+from rocketq.protocol.acl import ACCESS_KEY
+from rocketq.protocol.command import Command
+from rocketq.protocol.failures import AccessDeniedError, BrokerError, failure_of, is_denial
+
+
+def failure_to(request: Command, answer: Command, addr: str) -> BrokerError:
+    """The error that a broker's answer stands for. A denial says what was asked, too."""
+    if not is_denial(answer):
+        return failure_of(answer, peer=addr)
+    from rocketq.access.rights import denied_action  # noqa: PLC0415 - only denials need it
+
+    found = AccessDeniedError(answer.code, answer.remark, peer=addr)
+    action = denied_action(request, found.resource)
+    user = request.ext_fields.get(ACCESS_KEY)
+    return AccessDeniedError(answer.code, answer.remark, peer=addr, user=user, action=action)
 
 
 class ClientError(RocketQError):

@@ -27,7 +27,14 @@ from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import BrokerError, FlowControl, SubscriptionOutdated, SubscriptionUnknown, failure_of
+from rocketq.protocol.failures import (
+    AccessDeniedError,
+    BrokerError,
+    FlowControl,
+    SubscriptionOutdated,
+    SubscriptionUnknown,
+    failure_of,
+)
 from rocketq.protocol.flags import ExpressionType, MessageModel, PullFlag
 from rocketq.protocol.headers.pull import PullRequest, PullResponse
 from rocketq.protocol.messages import decode_records
@@ -401,7 +408,8 @@ class QueuePulling:
 
     def _complain(self, error: RocketQError) -> None:
         """WARNING the first time only: a broker may be down for long."""
-        level = logging.WARNING if self._failed == 0 else logging.DEBUG
+        denied = isinstance(error, AccessDeniedError)
+        level = logging.DEBUG if self._failed else logging.ERROR if denied else logging.WARNING
         log.log(level, "group %s: %s: %s", self._ports.group, self.held.queue, error)
         self._failed += 1
 

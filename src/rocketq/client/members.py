@@ -27,6 +27,7 @@ from rocketq.protocol.bodies.clients import (
 from rocketq.protocol.bodies.offsets import ConsumerStatus, ResetOffsets
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.failures import AccessDeniedError
 from rocketq.protocol.headers.groups import (
     ConsumeDirectlyRequest,
     ConsumersChangedRequest,
@@ -106,6 +107,7 @@ class Members:
         self._maintenance: asyncio.Task[None] | None = None
         self._pending_heartbeats: dict[str, asyncio.Task[None]] = {}
         self._beating: set[str] = set()
+        self._denials: dict[str, AccessDeniedError] = {}
         self._closed = False
 
     def __len__(self) -> int:
@@ -113,6 +115,11 @@ class Members:
 
     def all(self) -> tuple[Member, ...]:
         return tuple(member for members in self._members.values() for member in members)
+
+    @property
+    def denial(self) -> AccessDeniedError | None:
+        """Why no broker accepts the heartbeats; None when one does."""
+        return next(iter(self._denials.values())) if self._denials and self._denials.keys() >= self._addrs() else None
 
     def producer(self, group: str) -> Member | None:
         return next(iter(self._members.get((ProducerData, group), ())), None)
@@ -137,6 +144,8 @@ class Members:
         try:
             await self.refresh_routes(member.topics())
             await self.heartbeat()
+            if kind is ConsumerData and self.denial is not None:
+                raise self.denial
         except BaseException:
             self._remove(kind, member)
             raise
@@ -215,6 +224,13 @@ class Members:
         self._beating.add(addr)
         try:
             await self._session.call(addr, None, code=RequestCode.HEART_BEAT, body=body.encode())
+            self._denials.pop(addr, None)
+        except AccessDeniedError as error:
+            if addr not in self._denials:
+                groups = ", ".join(sorted(group for _, group in self._members))
+                log.error("groups %s: the broker denies their heartbeat, they receive nothing: %s", groups, error)
+            self._denials[addr] = error
+            raise
         finally:
             self._beating.discard(addr)
 

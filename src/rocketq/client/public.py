@@ -67,10 +67,11 @@ from rocketq.client.sync import Admin, Producer, PullConsumer, PushConsumer, Sha
 from rocketq.client.transactions import TransactionListener
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.failures import AclDenied, BrokerError
+from rocketq.protocol.failures import AccessDeniedError, AclDenied, BrokerError
 from rocketq.protocol.flags import ConsumeFromWhere, MessageModel, TransactionState
 
 __all__ = [
+    "AccessDeniedError",
     "AclDenied",
     "Admin",
     "AllocationStrategy",

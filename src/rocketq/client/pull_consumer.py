@@ -133,6 +133,12 @@ class PullEngine:
 
     # which offsets
 
+    def raise_denial(self) -> None:
+        """Raise AccessDeniedError where brokers deny pulls or heartbeats: waiting for messages is in vain."""
+        denial = self.queues.denial or self._session.members.denial
+        if denial is not None:
+            raise denial
+
     def mark_consumed(self) -> None:
         """Everything returned so far counts as consumed."""
         for one in self.queues.all():
@@ -360,6 +366,7 @@ class AsyncPullConsumer:
         deadline_s = loop.time() + wait_ms / 1000
         limit = self.config.poll_max if count_max is None else count_max
         while not (taken := engine.queues.take(limit)):
+            engine.raise_denial()
             left_s = deadline_s - loop.time()
             if left_s <= 0:
                 break
@@ -388,6 +395,7 @@ class AsyncPullConsumer:
         engine = self._running()
         await engine.auto_commit()
         while (taken := engine.queues.take_next()) is None:
+            engine.raise_denial()
             await engine.queues.arrival(1.0)
             await engine.auto_commit()
             self._running()

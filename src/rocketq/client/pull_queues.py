@@ -23,7 +23,7 @@ from rocketq.errors import RocketQError
 from rocketq.kernel.record_batch import RecordBatch
 from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.failures import BrokerError
+from rocketq.protocol.failures import AccessDeniedError, BrokerError
 from rocketq.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,8 @@ class PullQueues:
         self._queues: dict[MessageQueue, PulledQueue] = {}
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self._arrived = asyncio.Event()
+        self.denial: AccessDeniedError | None = None
+        """Why the broker does not let this group pull."""
         self._freed = asyncio.Event()
         self._turn = 0
         self._order: list[PulledQueue] = []
@@ -193,7 +195,11 @@ class PullQueues:
                 await self._until_ready(one)
                 await self._pull(one)
                 failed = 0
+                self.denial = None
             except RocketQError as error:
+                if isinstance(error, AccessDeniedError):
+                    self.denial = error
+                    self._arrived.set()  # whoever waits is told
                 log.log(
                     logging.WARNING if failed == 0 else logging.DEBUG,
                     "group %s: %s: %s",

@@ -396,7 +396,10 @@ class AsyncPushConsumer:
 
     def health(self) -> Mapping[str, Any]:
         """For `session.health()`: every assigned queue with its QueueHealth."""
-        told = {"kind": "push consumer", "group": self._namespace.plain(self.group), "paused": self._paused}
+        told: dict[str, Any] = {"kind": "push consumer", "group": self._namespace.plain(self.group)}
+        told["paused"] = self._paused
+        if (denial := self.session.members.denial) is not None:
+            told["denied"] = str(denial)
         if self._engine is None:
             return {**told, "assignment": {}}
         now_ms, table = self.session.clock.monotonic_ms(), self._engine.group_offsets.table

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from rocketq.client.core.messages import UniqueIds
 from rocketq.client.core.namespaces import Namespace, namespace_in
-from rocketq.client.errors import ClientClosedError
+from rocketq.client.errors import ClientClosedError, failure_to
 from rocketq.client.fan_out import on_each
 from rocketq.client.members import Members, handlers
 from rocketq.client.name_servers import NameServers, parse_name_servers
@@ -22,7 +22,6 @@ from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import failure_of
 from rocketq.protocol.headers.nameserver import RouteRequest
 from rocketq.protocol.headers.wire import Header
 from rocketq.protocol.requests import make_request
@@ -166,7 +165,7 @@ class Session:
         addr = self.config.addr_map.get(addr, addr)
         answer = await self._pool.invoke(addr, command, timeout_ms or self.config.control_timeout_ms)
         if answer.code not in accept:
-            raise failure_of(answer, peer=addr)
+            raise failure_to(command, answer, addr)
         return answer
 
     async def cluster(self) -> ClusterTable:

@@ -31,17 +31,58 @@ class BrokerError(RocketQError):
         BrokerError.by_code[code] = cls
 
 
-class AclDenied(BrokerError, code=None):
+class AccessDeniedError(BrokerError, code=None):
     """Access denied: unknown user, wrong signature or missing permission. 4.x answers code 1 with the exception's name,
-    5.x answers code 16 with one of a few fixed texts."""
+    5.x answers code 16 with one of a few fixed texts. What neither the answer nor the request says is None.
+
+    `resource` is such as Topic:Orders, `source` the address the broker saw, `peer` the broker's address.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        remark: str | None = None,
+        *,
+        peer: str | None = None,
+        user: str | None = None,
+        action: str | None = None,
+    ) -> None:
+        super().__init__(code, remark, peer=peer)
+        found = {name: value for each in _DENIALS if (match := each.search(remark or "")) is not None
+                 for name, value in match.groupdict().items() if value}  # fmt: skip
+        self.user = found.get("user", user)
+        self.resource: str | None = found.get("resource")
+        if "kind" in found:
+            self.resource = f"{found['kind'].capitalize()}:{found['name']}"
+        self.source: str | None = found.get("source")
+        self.action = action
+
+    @property
+    def broker(self) -> str | None:
+        return self.peer
+
+
+AclDenied = AccessDeniedError
+"""The former name of AccessDeniedError."""
+_DENIALS: Final = (
+    re.compile(r"^User:(?P<user>.*) has no permission to access (?P<resource>\S+) from (?P<source>[^\s,]+)"),
+    re.compile(r"^User:(?P<user>.*) is (not found|disabled?)"),
+    re.compile(r"No default permission for (?P<kind>topic|group):(?P<name>[^,\s]+)"),
+    re.compile(r"accessKey=(?P<user>[^,\s]+)"),
+)
 
 
 def failure_of(response: Command, *, peer: str | None = None) -> BrokerError:
     """The error a failed response stands for; codes without a class of their own are plain BrokerErrors."""
-    if response.code in _ACL_CODES and _ACL_REMARK.search(response.remark or ""):
-        return AclDenied(response.code, response.remark, peer=peer)
+    if is_denial(response):
+        return AccessDeniedError(response.code, response.remark, peer=peer)
     kind = BrokerError.by_code.get(response.code, BrokerError)
     return kind(response.code, response.remark, peer=peer)
+
+
+def is_denial(response: Command) -> bool:
+    """Whether access control has rejected the request."""
+    return response.code in _ACL_CODES and _ACL_REMARK.search(response.remark or "") is not None
 
 
 _ACL_CODES: Final = (ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION)

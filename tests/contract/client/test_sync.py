@@ -18,7 +18,7 @@ from rocketq.testing.embedded import EmbeddedCluster
 
 from .kit import closed_port
 
-PARTS = ("topics", "groups", "offsets", "messages", "brokers")
+PARTS = ("topics", "groups", "offsets", "messages", "brokers", "access")
 
 
 @pytest.mark.parametrize("part", PARTS)

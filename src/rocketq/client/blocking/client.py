@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from rocketq.client.core.routes import MASTER_ID, broker_addr
-from rocketq.client.errors import NoQueueError
+from rocketq.client.errors import NoQueueError, failure_to
 from rocketq.client.name_servers import parse_name_servers
 from rocketq.errors import (
     ConnectionClosedError,
@@ -26,7 +26,6 @@ from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import failure_of
 from rocketq.protocol.frame import FRAME_BYTES_MAX, decode_command, encode_command
 from rocketq.protocol.headers.nameserver import RouteRequest
 from rocketq.protocol.headers.wire import Header
@@ -252,7 +251,7 @@ class BlockingClient:
             self.drop(addr)
             raise
         if answer.code not in accept:
-            raise failure_of(answer, peer=addr)
+            raise failure_to(command, answer, addr)
         return answer
 
     def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:

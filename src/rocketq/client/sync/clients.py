@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rocketq.client.admin import AsyncAdmin
+from rocketq.client.admin.access import AsyncAccess
 from rocketq.client.admin.brokers import AsyncBrokers
 from rocketq.client.admin.dead_letters import AsyncDeadLetters
 from rocketq.client.admin.groups import AsyncGroups
@@ -425,6 +426,19 @@ class Traces(Facade[AsyncAdmin, AsyncTraces]):
     by_key = blocking(AsyncTraces.by_key)
 
 
+class Access(Facade[AsyncAdmin, AsyncAccess]):
+    users = blocking(AsyncAccess.users)
+    user = blocking(AsyncAccess.user)
+    create_user = blocking(AsyncAccess.create_user)
+    update_user = blocking(AsyncAccess.update_user)
+    delete_user = blocking(AsyncAccess.delete_user)
+    policies = blocking(AsyncAccess.policies)
+    policies_of = blocking(AsyncAccess.policies_of)
+    put_policies = blocking(AsyncAccess.put_policies)
+    delete_policies = blocking(AsyncAccess.delete_policies)
+    accounts = blocking(AsyncAccess.accounts)
+
+
 class Admin:
     """AsyncAdmin without await: callable from any thread, also while an event loop runs.
 
@@ -457,6 +471,7 @@ class Admin:
         self.overview = Overview(self._engine, lambda admin: admin.overview)
         self.dead_letters = DeadLetters(self._engine, lambda admin: admin.dead_letters)
         self.traces = Traces(self._engine, lambda admin: admin.traces)
+        self.access = Access(self._engine, lambda admin: admin.access)
 
     def close(self) -> None:
         self._engine.close(AsyncAdmin.close)
