@@ -26,7 +26,7 @@ from rocketq.broker.pull.long_polling import RECHECK_MS
 from rocketq.errors import StoreError, UnreachableError
 from rocketq.model import Host
 from rocketq.protocol.command import Command
-from rocketq.remoting import Check, Connection, Dispatcher, Server, TlsConfig
+from rocketq.remoting import Check, ClientTls, Connection, Dispatcher, Server, TlsConfig
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock, SystemClock
 from rocketq.runtime.observed_list import ObservedList
@@ -70,6 +70,7 @@ class Broker:
         *,
         settings_path: Path | None = None,
         tls: TlsConfig | None = None,
+        client_tls: ClientTls | None = None,
         access: Access | AccessService | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -77,6 +78,7 @@ class Broker:
         self._store_config = store
         self._settings_path = settings_path or kept_settings_path(store.root)
         self._tls = tls
+        self._client_tls = client_tls
         self._access = access
         self._clock: Clock = clock or SystemClock()
         self._jobs = PeriodicJobs()
@@ -233,7 +235,9 @@ class Broker:
         parts: Subsystems | None = None
         try:
             await self._open_access(config)
-            parts = compose(config, store, self._settings_path, self._access, self._clock, self)
+            parts = compose(
+                config, store, self._settings_path, self._access, self._clock, self, client_tls=self._client_tls
+            )
             self._follow(parts)
             if not config.is_slave:
                 await asyncio.to_thread(parts.transactions.service.start)

@@ -31,7 +31,7 @@ from rocketq.broker.topics.subsystem import TopicSubsystem, topic_table
 from rocketq.broker.transaction.subsystem import TransactionSubsystem
 from rocketq.filter import load_parser
 from rocketq.protocol.bodies.queues import DataVersion
-from rocketq.remoting import Registry
+from rocketq.remoting import ClientTls, Registry
 from rocketq.runtime.clock import Clock
 from rocketq.store import StateFiles, Store
 
@@ -79,6 +79,8 @@ def compose(
     access: Access | AccessService | None,
     clock: Clock,
     owner: RoleOwner,
+    *,
+    client_tls: ClientTls | None = None,
 ) -> Subsystems:
     """Construct all subsystems and load saved tables; start nothing. DamagedStateError if a table cannot be read.
 
@@ -94,7 +96,7 @@ def compose(
     lease = MasterLease(settings, clock)
     topics = topic_table(settings, store.config)
     filters = ConsumerFilters(config.bloom_geometry)
-    registrar = Registrar(settings, topics, clock)
+    registrar = Registrar(settings, topics, clock, tls=client_tls)
     quotas, changed = Quotas(parse_quotas(config.quotas)), store.generation.bump
     service = access if isinstance(access, AccessService) else None
     policy = ControlledAccess(access.control, store) if isinstance(access, AccessService) else access or OpenAccess()
@@ -136,6 +138,7 @@ def compose(
         store,
         access=service,
         credentials=config.access.inner_credentials,
+        tls=client_tls,
     )
     ha = HaSubsystem(settings, store, tables, registrar, clock, lease, owner)
     parts = Subsystems(

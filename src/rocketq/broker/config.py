@@ -58,7 +58,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "storePathRootDir": "",
     "transferMsgByHeap": "true",
     "useEpollNativeSelector": "false",
-    "useTLS": "false",
     "userCacheExpiredSecond": "600",
     "userCacheMaxNum": "1000",
     "userCacheRefreshSecond": "60",
@@ -298,6 +297,11 @@ class BrokerConfig(ListenerSettings):
     """Settings of access control, with keys of their own."""
 
     force_register: bool = option("forceRegister", True, "Register at every period, also without changes.")
+    use_tls: bool = option(
+        "useTLS",
+        False,
+        "Use TLS for connections to NameServers and the master.",
+    )
     compressed_register: bool = option("compressedRegister", False, "Compress registrations.")
     register_interval_ms: int = option(
         "registerNameServerPeriod", 30_000, "Time between two registrations; kept within 10,000 to 60,000."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,14 @@ def _to_text(key: str, value: Any) -> str:
     if isinstance(value, (dict, list)):
         raise ConfigError(f"{key}: a single value was expected")
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse_changes(changes: Iterable[str]) -> dict[str, str]:
+    """`key=value` texts as settings."""
+    settings = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{change!r} is not KEY=VALUE")
+        settings[key.strip()] = value.strip()
+    return settings

@@ -51,7 +51,7 @@ Changes = list[_Change]
 class KvConfig:
     """A change is visible, and `put` and `delete` return, when the file holds it.
 
-    One write is in progress at a time, on another thread; all changes that arrive meanwhile go into the next one.
+    One write is in progress at a time, on another thread; changes that arrive during a write go into the next one.
     """
 
     def __init__(self, path: Path, limits: KvLimits | None = None) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
-from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RocketQError
+from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RocketQError, TlsError
 from rocketq.model import Host
 from rocketq.protocol.command import Command
 from rocketq.protocol.flags import CommandFlag, Language
@@ -118,6 +118,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
         self._paused_early = False
+        self._preparing: asyncio.Task[None] | None = None  # the loop keeps no reference to a task
         self._front: FrontProtocol | None = None
         self._receive: Callable[[bytes], None] = self._receive_plain if endpoint.tls is None else self._receive_first
         self.writes_paused = False
@@ -161,6 +162,11 @@ class Connection(asyncio.Protocol):
     @property
     def is_encrypted(self) -> bool:
         return self._tls is not None
+
+    @property
+    def certificate_name(self) -> str | None:
+        """The common name of the peer's verified client certificate; None without one."""
+        return None if self._tls is None else self._tls.peer_name()
 
     @property
     def is_draining(self) -> bool:
@@ -398,6 +404,10 @@ class Connection(asyncio.Protocol):
         tls = self._endpoint.tls
         assert tls is not None
         if data[0] == HANDSHAKE_BYTE and tls.mode is not TlsMode.DISABLED:
+            if not tls.is_ready and self._transport is not None:
+                self._transport.pause_reading()
+                self._preparing = self._loop.create_task(self._prepare_tls(tls, data))
+                return
             self._tls = tls.session()
             self._receive = self._receive_encrypted
         elif data[0] == HANDSHAKE_BYTE or tls.mode is TlsMode.ENFORCING:
@@ -410,6 +420,17 @@ class Connection(asyncio.Protocol):
         else:
             self._receive = self._receive_plain
         self._receive(data)
+
+    async def _prepare_tls(self, tls: ServerTls, data: bytes) -> None:
+        """Generate the temporary certificate on another thread, then process the first read."""
+        try:
+            await asyncio.to_thread(tls.load)
+        except TlsError as error:
+            self.abort(str(error))
+            return
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._guarded(self._receive, data)
 
     def _receive_encrypted(self, data: bytes) -> None:
         assert self._tls is not None

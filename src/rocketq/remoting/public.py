@@ -18,6 +18,7 @@ from rocketq.remoting.loops import run
 from rocketq.remoting.pool import ConnectionPool
 from rocketq.remoting.server import Server
 from rocketq.remoting.tls import ClientTls, ServerTls, TlsConfig, TlsMode
+from rocketq.remoting.tls_settings import TlsSettings
 
 __all__ = [
     "Check",
@@ -42,6 +43,7 @@ __all__ = [
     "SlicedAnswer",
     "TlsConfig",
     "TlsMode",
+    "TlsSettings",
     "read_frames",
     "run",
 ]

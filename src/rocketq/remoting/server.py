@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from rocketq.errors import UnreachableError
@@ -15,6 +16,7 @@ from rocketq.remoting.tls import ServerTls, TlsConfig
 
 _BACKLOG = 1024
 _FLUSH_POLL_S = 0.01
+_TLS_CHECK_S = 5
 
 
 class Server:
@@ -40,6 +42,7 @@ class Server:
         )
         self._idle = IdleWatch(self._endpoint.connections, self._endpoint.limits.idle_ms)
         self._server: asyncio.Server | None = None
+        self._tls_timer: asyncio.TimerHandle | None = None
         self.host, self.port = "", 0
 
     @property
@@ -64,6 +67,7 @@ class Server:
             raise UnreachableError(join_addr(host, port), f"cannot listen: {error.strerror or error}") from None
         self.host, self.port = host, self._server.sockets[0].getsockname()[1]
         self._idle.start()
+        self._maintain_tls()
 
     async def stop(self, drain_ms: int = 3_000) -> None:
         """Stop accepting connections and requests; wait up to `drain_ms` for running handlers and unsent answers."""
@@ -80,8 +84,20 @@ class Server:
             await asyncio.sleep(_FLUSH_POLL_S)
         await self._abort_all()
         self._idle.stop()
+        if self._tls_timer is not None:
+            self._tls_timer.cancel()
         await self._server.wait_closed()
         self._server = None
+
+    @property
+    def certificate_days_left(self) -> float | None:
+        """Days until the configured certificate expires, for metrics; None without one."""
+        return None if self._endpoint.tls is None else self._endpoint.tls.days_left(int(time.time() * 1000))
+
+    def _maintain_tls(self) -> None:
+        if self._endpoint.tls is not None:
+            self._endpoint.tls.maintain(int(time.time() * 1000))
+            self._tls_timer = asyncio.get_running_loop().call_later(_TLS_CHECK_S, self._maintain_tls)
 
     def _accept(self) -> Connection:
         return Connection(self._endpoint)

@@ -201,9 +201,16 @@ def _parse_tls(options: Options) -> ClientTls | None:
     password = options.text("rocketmq.tls.keyPassword")
     if paths["cert_path"] is None and (paths["key_path"] or password) is not None:
         raise OptionError("rocketmq.tls.keyPath and rocketmq.tls.keyPassword go with rocketmq.tls.certPath")
+    verify_host = options.flag("rocketmq.tls.verifyHostname", default=True)
     if not options.flag("rocketmq.tls.enable", default=any(paths.values())):
         return None
-    return ClientTls(key_password=password, **paths)
+    return ClientTls(
+        trust_path=paths["trust_path"],
+        cert_path=paths["cert_path"],
+        key_path=paths["key_path"],
+        key_password=password,
+        verify_host=verify_host,
+    )
 
 
 def parse_source(given: Mapping[str, str] | Options, *, streaming: bool) -> SourceOptions:

@@ -24,7 +24,7 @@ from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command, HeaderForm
 from rocketq.protocol.frame import FrameDecoder, encode_command
 from rocketq.remoting import ClientTls, TlsConfig, TlsMode
-from rocketq.remoting.self_signed import write_self_signed
+from rocketq.remoting.certificates import write_self_signed
 from rocketq.store import StoreConfig
 from rocketq.testing import EmbeddedCluster
 from tests.contract.broker.kit import (

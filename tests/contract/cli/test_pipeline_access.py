@@ -18,7 +18,7 @@ from rocketq.broker import Broker, BrokerConfig
 from rocketq.cli.commands.pipeline_calling import Pipeline, runs_pipeline
 from rocketq.protocol.acl import Credentials
 from rocketq.remoting import ClientTls, TlsConfig, TlsMode
-from rocketq.remoting.self_signed import write_self_signed
+from rocketq.remoting.certificates import write_self_signed
 from rocketq.spark.errors import AwayError, SparkError
 from rocketq.spark.pipelines import lag
 from rocketq.spark.pipelines.project_settings import source_options

@@ -12,8 +12,8 @@ import pytest
 
 from rocketq.errors import TlsError, UnreachableError
 from rocketq.protocol.command import Command
-from rocketq.remoting import ClientTls, ConnectionPool, TlsConfig, TlsMode, self_signed
-from rocketq.remoting.self_signed import write_self_signed
+from rocketq.remoting import ClientTls, ConnectionPool, TlsConfig, TlsMode, certificates
+from rocketq.remoting.certificates import write_self_signed
 
 from .conftest import Run
 from .peers import BIG_BYTES, ECHO, raw_peer, serving
@@ -166,8 +166,8 @@ def test_without_anything_to_make_a_certificate_plain_clients_are_still_served(
     def no_package(cert: Path, key: Path) -> None:
         raise ImportError
 
-    monkeypatch.setattr(self_signed, "_by_package", no_package)
-    monkeypatch.setattr(self_signed.shutil, "which", lambda name: None)
+    monkeypatch.setattr(certificates, "_by_package", no_package)
+    monkeypatch.setattr(certificates.shutil, "which", lambda name: None)
 
     async def main() -> None:
         async with serving() as server:
@@ -179,6 +179,6 @@ def test_without_anything_to_make_a_certificate_plain_clients_are_still_served(
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl command")
 def test_the_openssl_command_makes_a_certificate_too(tmp_path: Path) -> None:
-    self_signed._by_command(tmp_path / "cert.pem", tmp_path / "key.pem")
+    certificates._by_command(tmp_path / "cert.pem", tmp_path / "key.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")

@@ -12,7 +12,7 @@ import pytest
 from rocketq.errors import RemoteProtocolError
 from rocketq.protocol.bodies.registration import registration_steps
 
-STEP_S_MAX = 0.010
+STEP_S_MAX = 0.03  # up to 7 ms on an idle machine; one step without limits takes seconds
 VERSION = 479
 
 

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from rocketq.errors import TlsError
-from rocketq.remoting.self_signed import write_self_signed
+from rocketq.remoting.certificates import write_self_signed
 from rocketq.remoting.tls import ClientTls, ServerTls, TlsConfig
 
 

@@ -7,6 +7,7 @@ import ssl
 import pytest
 
 from rocketq.errors import TlsError
+from rocketq.remoting import TlsSettings
 from rocketq.remoting.tls import ClientTls, ServerTls, TlsConfig, TlsMode
 
 
@@ -77,8 +78,7 @@ def test_what_is_no_handshake_is_an_error(server_tls: ServerTls) -> None:
         ("disabled", TlsMode.DISABLED),
         ("Enforcing", TlsMode.ENFORCING),
         ("", TlsMode.PERMISSIVE),
-        ("?", TlsMode.PERMISSIVE),
     ],
 )
-def test_the_mode_is_read_as_apache_reads_it(text: str, mode: TlsMode) -> None:
-    assert TlsConfig.from_java({"tls.server.mode": text}).mode is mode
+def test_the_server_mode_is_read(text: str, mode: TlsMode) -> None:
+    assert TlsSettings.read({"tls.server.mode": text}).server.mode is mode

@@ -27,7 +27,7 @@ from rocketq.protocol.headers import nameserver as headers
 from rocketq.protocol.messages import body_crc
 from rocketq.protocol.requests import make_request
 from rocketq.protocol.versions import OUR_VERSION
-from rocketq.remoting import Connection, ConnectionPool
+from rocketq.remoting import ClientTls, Connection, ConnectionPool
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import collect, finish
@@ -262,12 +262,12 @@ class NameServerRegistration:
 class Registrar:
     """Registers the broker with all configured NameServers."""
 
-    def __init__(self, settings: Settings, topics: TopicTable, clock: Clock) -> None:
+    def __init__(self, settings: Settings, topics: TopicTable, clock: Clock, *, tls: ClientTls | None = None) -> None:
         self._requests = RegistrationRequests(settings, topics)
         self._topics = topics
         self._clock = clock
         self.master_listeners: list[MasterListener] = []
-        self._pool = ConnectionPool(credentials=settings.config.access.inner_credentials)
+        self._pool = ConnectionPool(credentials=settings.config.access.inner_credentials, tls=tls)
         self._pool.add_close_callback(self._lost)
         self._registrations: dict[str, NameServerRegistration] = {}
         self._orders: dict[str, KeyValues] = {}

@@ -25,7 +25,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.protocol.headers.admin import ListUsersRequest
 from rocketq.protocol.requests import make_request
-from rocketq.remoting import ConnectionPool
+from rocketq.remoting import ClientTls, ConnectionPool
 from rocketq.replication.epochs import EpochList
 from rocketq.runtime.slices import finish
 from rocketq.store import StateFiles, StoreWriter
@@ -46,6 +46,8 @@ class CopyPorts:
     """Users and policies, which are copied, too."""
     credentials: Credentials | None = None
     """What requests to the master are signed with."""
+    tls: ClientTls | None = None
+    """None: connections to the master are plain."""
 
 
 class MasterTables:
@@ -56,7 +58,7 @@ class MasterTables:
         self._ports = ports
         self._epochs = epochs
         self._fenced = epochs is not None
-        self._pool = ConnectionPool(credentials=ports.credentials)
+        self._pool = ConnectionPool(credentials=ports.credentials, tls=ports.tls)
         self._saved_delays: dict[int, int] | None = None
         self._log_ends = deque([0], maxlen=3)
         self.timer_point: tuple[TimerPoint, int] | None = None

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -20,9 +19,9 @@ from rocketq.broker.config import describe_unknown, unknown_keys
 from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
-from rocketq.cli.settings_file import read_settings
+from rocketq.cli.settings_file import parse_changes, read_settings
 from rocketq.errors import ConfigError, RocketQError
-from rocketq.remoting import TlsConfig
+from rocketq.remoting import TlsSettings
 from rocketq.store import StoreConfig
 
 FAILED, USAGE = 1, 2
@@ -121,17 +120,6 @@ def only_given(**flags: str | int | None) -> dict[str, str]:
     return {key: str(value) for key, value in flags.items() if value is not None}
 
 
-def parse_changes(changes: Iterable[str]) -> dict[str, str]:
-    """`key=value` texts as settings."""
-    settings = {}
-    for change in changes:
-        key, equals, value = change.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"{change!r} is not KEY=VALUE")
-        settings[key.strip()] = value.strip()
-    return settings
-
-
 def gather_settings(
     config_file: Path | None, data_dir: Path | None, flags: dict[str, str], **defaults: str
 ) -> dict[str, str]:
@@ -163,10 +151,12 @@ def keeps_changes(config_file: Path | None) -> bool:
 
 def make_broker(settings: dict[str, str], config_file: Path | None, access: AccessService | None = None) -> Broker:
     """ConfigError when a setting is none."""
+    tls = TlsSettings.read(settings)
     return Broker(
         BrokerConfig.from_java(settings),
         StoreConfig.from_java(settings, root=Path(settings["storePathRootDir"])),
         settings_path=config_file if keeps_changes(config_file) else None,
-        tls=TlsConfig.from_java(settings),
+        tls=tls.server,
+        client_tls=tls.client,
         access=access,
     )

@@ -12,11 +12,11 @@ import click
 from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
-from rocketq.cli.settings_file import read_settings
+from rocketq.cli.settings_file import parse_changes, read_settings
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.nameserver import NameServer, NameServerConfig
 from rocketq.nameserver.config import describe_unknown, unknown_keys
-from rocketq.remoting import TlsConfig
+from rocketq.remoting import TlsSettings
 
 FAILED, USAGE = 1, 2
 
@@ -40,6 +40,7 @@ class _Servant:
 @click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 picks a free one.  [default: 9876, or listenPort]")
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A namesrv.conf.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when it serves.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
 @click.option(
@@ -53,6 +54,7 @@ def namesrv(
     host: str | None,
     port: int | None,
     config_file: Path | None,
+    changes: tuple[str, ...],
     ready_file: Path | None,
     log_file: Path | None,
     log_level: str,
@@ -61,16 +63,16 @@ def namesrv(
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     try:
         set_up_logs(log_level, log_file)
-        serve(_Servant(_make_server(config_file, given)), ready_file)
+        serve(_Servant(_make_server(config_file, changes, given)), ready_file)
     except RocketQError as error:
         click.echo(f"rocketq namesrv: {error}", err=True)
         sys.exit(USAGE if isinstance(error, ConfigError) else FAILED)
 
 
-def _make_server(config_file: Path | None, given: dict[str, Any]) -> NameServer:
-    settings = read_settings(config_file) if config_file is not None else {}
+def _make_server(config_file: Path | None, changes: tuple[str, ...], given: dict[str, Any]) -> NameServer:
+    settings = (read_settings(config_file) if config_file is not None else {}) | parse_changes(changes)
     if unknown := unknown_keys(settings):
         log.warning("unknown settings are ignored: %s", describe_unknown(unknown))
     if config_file is not None:
         given = {"config_path": config_file, **given}  # changes on request are kept where the settings came from
-    return NameServer(NameServerConfig.from_java(settings, **given), tls=TlsConfig.from_java(settings))
+    return NameServer(NameServerConfig.from_java(settings, **given), tls=TlsSettings.read(settings).server)

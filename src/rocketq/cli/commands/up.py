@@ -26,15 +26,16 @@ from rocketq.cli.commands.broker import (
     gather_settings,
     make_broker,
     only_given,
-    parse_changes,
     warn_of_unknown,
 )
 from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
+from rocketq.cli.settings_file import parse_changes
 from rocketq.cli.small_files import with_small_files
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.nameserver import NameServer, NameServerConfig
+from rocketq.remoting import TlsSettings
 from rocketq.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -384,7 +385,7 @@ def _name_server(
         metrics_host=settings.get("metricsPromExporterHost", ""),
         metrics_port=0,
     )
-    return NameServer(config, access=access)
+    return NameServer(config, access=access, tls=TlsSettings.read(settings).server)
 
 
 def with_inner_credentials(settings: dict[str, str]) -> dict[str, str]:
