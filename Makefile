@@ -94,9 +94,9 @@ wheel: setup ## a wheel with the compiled kernel and a source distribution, in d
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python tools/try_wheel.py dist
 
-demo: setup ## the whole story: cluster, orders, failing consumers, Spark, dead letters, replay
+demo: setup ## the whole story: cluster, orders, failing consumers, Spark, dead letters, replay; KEEP=1 keeps it running
 	@echo "demo: two brokers, an order stream, consumers that fail, Spark beside them; a minute or two"
-	$(BIN)/python examples/demo.py
+	KEEP=$(KEEP) $(BIN)/python examples/demo.py
 
 store-demo: setup ## a store is written, killed, recovered and checked
 	$(BIN)/python examples/store_demo.py

@@ -7,13 +7,15 @@ Each step checks what came out of it. Results are left in build/demo (or the fol
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +90,8 @@ def main() -> None:
     with EmbeddedCluster(brokers=2, settings=SETTINGS) as cluster, ThreadPoolExecutor(1) as aside:
         addr = cluster.name_server_addr
         told.say("two brokers and a NameServer are up; Spark starts meanwhile")
-        with Admin(addr) as admin:
+        with console(addr, root) as console_url, Admin(addr) as admin:
+            told.say(f"the web console is at {console_url}")
             for topic in ("Orders", "Revenue"):
                 admin.topics.create(topic, queues=2)
             with consuming(addr, billing):
@@ -98,8 +101,9 @@ def main() -> None:
                 found |= repair(told, spark, addr, billing)
             found |= measure(told, spark, addr, root)
             spark.stop()
-    told.say("done")
-    print_summary(found, root)
+            told.say("done")
+            print_summary(found, root)
+            keep_running(console_url)
 
 
 # the steps, and what each found
@@ -141,6 +145,32 @@ def repair(told: Narrator, spark: SparkSession, addr: str, billing: Billing) -> 
 def measure(told: Narrator, spark: SparkSession, addr: str, root: Path) -> Found:
     told.say("traces tell how long messages took; offsets tell what is left to do")
     return {"send to consume": latencies(spark, addr, root), "lag of billing": lag_of(addr, root)}
+
+
+@contextmanager
+def console(addr: str, root: Path) -> Iterator[str]:
+    """The web console of this cluster, in a process of its own; its address."""
+    ready_file = root / "console.json"
+    command = [sys.executable, "-m", "rocketq", "console", "-n", addr, "--port", "0", "--data", str(root / "console")]
+    command += ["--ready-file", str(ready_file), "--log-file", str(root / "console.log"), "--with-parent"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: ready_file.exists() or process.poll() is not None, "the console")
+        yield json.loads(ready_file.read_text())["addresses"]["console"] if ready_file.exists() else "(not started)"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def keep_running(console_url: str) -> None:
+    """With KEEP=1 until Ctrl-C: look around in the console."""
+    if os.environ.get("KEEP") in (None, "", "0"):
+        print(f"  the console was at {console_url}; `make demo KEEP=1` keeps everything running\n")
+        return
+    print(f"  everything keeps running: open {console_url}, end with Ctrl-C\n", flush=True)
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(1)
 
 
 # the shop

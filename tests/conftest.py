@@ -29,6 +29,7 @@ def _ports_of_this_row() -> str:
 
 
 os.environ[RANGE_VARIABLE] = _ports_of_this_row()
+os.environ.setdefault("ROCKETQ_CONSOLE", "0")  # the tests of the console start it themselves
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 

@@ -28,6 +28,8 @@ from rocketq.cli.commands.broker import (
     only_given,
     warn_of_unknown,
 )
+from rocketq.cli.console_process import PORT as CONSOLE_PORT
+from rocketq.cli.console_process import WithConsole
 from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
@@ -294,6 +296,21 @@ class ReplicaFleet(Fleet):
 @click.option(
     "--replicas", type=click.IntRange(2, _REPLICAS_MAX), help="Number of replicas of one broker, with an etcd."
 )
+@click.option(
+    "--console/--no-console",
+    "with_console",
+    default=True,
+    envvar="ROCKETQ_CONSOLE",
+    show_default=True,
+    help="Start the web console beside it.",
+)
+@click.option(
+    "--console-port",
+    type=click.IntRange(0, 65535),
+    default=CONSOLE_PORT,
+    show_default=True,
+    help="Port of the console on 127.0.0.1; a free one if it is taken.",
+)
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when all serve.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
 @click.option(
@@ -312,6 +329,8 @@ def up(
     changes: tuple[str, ...],
     brokers: str | None,
     replicas: int | None,
+    with_console: bool,
+    console_port: int,
     ready_file: Path | None,
     log_file: Path | None,
     log_level: str,
@@ -327,7 +346,8 @@ def up(
             settings = with_small_files(settings, [data_dir / BROKER_NAME])
             warn_of_unknown(settings)
             settings = _metrics_options(settings) | settings
-            serve(Together(data_dir, namesrv_port, settings, config_file), ready_file)
+            together = Together(data_dir, namesrv_port, settings, config_file)
+            serve(WithConsole(together, data_dir, port=console_port) if with_console else together, ready_file)
             return
         host, port = host or LOOPBACK, 10911 if broker_port is None else broker_port
         namesrv_port = namesrv_port or pick_port(host)
@@ -355,7 +375,7 @@ def up(
         else:
             processes = _processes(count, data_dir, host, port, log_file, options, given)
             fleet = Fleet(names, processes)
-        serve(fleet, ready_file)
+        serve(WithConsole(fleet, data_dir, port=console_port) if with_console else fleet, ready_file)
         sys.exit(FAILED if fleet.failed else 0)
     except RocketQError as error:
         click.echo(f"rocketq up: {error}", err=True)

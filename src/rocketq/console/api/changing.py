@@ -41,7 +41,7 @@ from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.failures import TopicNotFound
 from rocketq.protocol.flags import Perm, TransactionState
-from rocketq.protocol.names import Property, dlq_topic, retry_topic
+from rocketq.protocol.names import Property, dlq_topic, group_fault, retry_topic, topic_fault
 
 router = APIRouter(tags=["change"])
 Called = Annotated[Call, Depends(Call)]
@@ -155,6 +155,8 @@ class TimerChange:
 async def set_topic(call: Called, how: How, given: Annotated[TopicChange, Body()]) -> Response:
     """Make a topic, or change its queues and permission."""
     call.require_topic(given.topic)
+    if (fault := topic_fault(given.topic)) is not None:
+        raise ProblemError(422, "invalid", fault)
     if given.perm is not None and given.perm not in PERMS:
         raise ProblemError(422, "invalid", f"perm {given.perm!r} is not one of {', '.join(PERMS)}")
 
@@ -417,6 +419,8 @@ async def consume(call: Called, how: How, given: Annotated[ConsumeChange, Body()
 @router.post("/clusters/{cluster}/groups")
 async def set_group(call: Called, how: How, given: Annotated[GroupChange, Body()]) -> Response:
     """Make a group or change its settings; `consume_enable` pauses and resumes it."""
+    if (fault := group_fault(given.group)) is not None:
+        raise ProblemError(422, "invalid", fault)
 
     async def plan() -> ChangePlan:
         admin = call.admin
