@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from rocketq.client import Admin
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 
 ROUTED_SECONDS_MAX = 90
 EVERYBODYS_TOPIC = "TBW102"
@@ -19,6 +19,6 @@ def await_route(name_servers: str) -> None:
             try:
                 admin.topics.route(EVERYBODYS_TOPIC)
                 return
-            except TopicNotFound:
+            except TopicNotFoundError:
                 assert time.monotonic() < deadline_s, "no broker has registered"
                 time.sleep(0.1)

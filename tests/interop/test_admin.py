@@ -16,7 +16,7 @@ from rocketq.protocol.bodies.clients import ConsumerData, Heartbeat, Subscriptio
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import InternalFailure, TopicNotFound
+from rocketq.protocol.failures import InternalBrokerError, TopicNotFoundError
 from rocketq.remoting import ConnectionPool
 
 from .apache import BROKER_NAME, ApacheBroker, ApacheNameServer
@@ -44,7 +44,7 @@ async def eventually(look: Callable[[], Coroutine[Any, Any, bool]], within_s: fl
 async def _is_routed(admin: AsyncAdmin, topic: str) -> bool:
     try:
         await admin.topics.route(topic)
-    except TopicNotFound:
+    except TopicNotFoundError:
         return False
     return True
 
@@ -100,7 +100,7 @@ async def _topics_messages_brokers(admin: AsyncAdmin) -> None:
     with pytest.raises(NotFoundError):
         await admin.brokers.set_config(BROKER_NAME, {"nobodyKnows": "1"})
     await admin.topics.delete("Made")
-    with pytest.raises(TopicNotFound):
+    with pytest.raises(TopicNotFoundError):
         await admin.topics.stats("Made")
 
 
@@ -108,7 +108,7 @@ async def _has_figures(admin: AsyncAdmin) -> bool:
     """A 4.x broker has none in its first seconds, and says that as a failure."""
     try:
         return "putTps" in await admin.brokers.status(BROKER_NAME)
-    except InternalFailure:
+    except InternalBrokerError:
         return False
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.client import AclDenied, AsyncAdmin, AsyncProducer, Credentials, Message, SendStatus, SessionConfig
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.client import AccessDeniedError, AsyncAdmin, AsyncProducer, Credentials, Message, SendStatus, SessionConfig
+from rocketq.protocol.failures import TopicNotFoundError
 
 from .apache import ApacheBroker, ApacheNameServer, free_broker_port
 
@@ -46,7 +46,7 @@ DENIED = [None, Credentials("alice-key", "wrong-secret"), Credentials("bobby-key
 def test_who_may_not_send_is_told_so(
     nameserver: Callable[[str], ApacheNameServer], tmp_path: Path, version: str
 ) -> None:
-    """Goal: unknown, badly signed and not allowed are AclDenied, at the first try; who is allowed just sends."""
+    """Goal: unknown, badly signed and not allowed are AccessDeniedError, at the first try; others may send."""
     conf = tmp_path / "broker" / "home" / "conf"
     conf.mkdir(parents=True)
     (conf / "plain_acl.yml").write_text(ACCOUNTS)
@@ -67,12 +67,12 @@ async def _tries(name_servers: str) -> None:
             try:
                 await admin.topics.route("TBW102")
                 break
-            except TopicNotFound:
+            except TopicNotFoundError:
                 await asyncio.sleep(0.1)
     for credentials in DENIED:
         config = SessionConfig(credentials=credentials)
         async with AsyncProducer("g", name_servers=name_servers, session_config=config) as producer:
-            with pytest.raises(AclDenied) as caught:
+            with pytest.raises(AccessDeniedError) as caught:
                 await producer.send(message)
             assert not caught.value.retriable
     config = SessionConfig(credentials=Credentials("alice-key", "secret123"))

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from rocketq.client import Admin, AsyncAdmin
 from rocketq.model import Record
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from tests.spark.conftest import spark
 from tests.spark.reading import told
 from tests.spark.sinking import properties, stored
@@ -59,7 +59,7 @@ async def _routed(name_servers: str) -> None:
             try:
                 await admin.topics.route("TBW102")
                 return
-            except TopicNotFound:
+            except TopicNotFoundError:
                 await asyncio.sleep(0.1)
 
 

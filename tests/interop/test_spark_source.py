@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rocketq.client import Admin, Credentials, Message, Producer, SessionConfig
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.spark import GroupProgress
 from tests.spark.conftest import spark  # noqa: F401 - the fixture
 from tests.spark.filling import Filler
@@ -69,7 +69,7 @@ def await_route(name_servers: str) -> None:
             try:
                 admin.topics.route("TBW102")
                 return
-            except TopicNotFound:
+            except TopicNotFoundError:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
 

@@ -16,7 +16,7 @@ from rocketq.client import Admin
 from rocketq.client.blocking import BlockingClient
 from rocketq.client.blocking.sender import HalfHandle, TransactionEnds
 from rocketq.protocol.acl import Credentials
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.flags import TransactionState
 from rocketq.spark.errors import SparkError
 from rocketq.spark.exactly_once import HalfWriter
@@ -142,7 +142,7 @@ def test_a_topic_comes_to_be_by_the_first_send(cluster: EmbeddedCluster, client:
         try:
             found = bodies(cluster.name_server_addr, name)
             break
-        except TopicNotFound:  # the NameServer does not know yet
+        except TopicNotFoundError:  # the NameServer does not know yet
             assert time.monotonic() < wait_until
             time.sleep(0.1)
     assert found == {b"a": 1, b"b": 1}

@@ -12,7 +12,7 @@ from rocketq.client.session import Session
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.protocol.bodies.clients import CheckClient, Subscription
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.flags import MessageModel
 from rocketq.protocol.names import DLQ_PREFIX, group_fault, is_system_group
 
@@ -47,7 +47,7 @@ async def check_sql(session: Session, group: str, subscription: Subscription) ->
     """Raises the broker's error; a topic that does not exist yet is not checked."""
     try:
         addrs = masters_of(await session.routes.get(subscription.topic))
-    except TopicNotFound:
+    except TopicNotFoundError:
         return
     body = CheckClient(client_id=session.client_id, group=group, subscription=subscription).encode()
     failure: RocketQError | None = None

@@ -30,9 +30,9 @@ from rocketq.protocol.command import Command
 from rocketq.protocol.failures import (
     AccessDeniedError,
     BrokerError,
-    FlowControl,
-    SubscriptionOutdated,
-    SubscriptionUnknown,
+    FlowControlError,
+    SubscriptionOutdatedError,
+    SubscriptionUnknownError,
     failure_of,
 )
 from rocketq.protocol.flags import ExpressionType, MessageModel, PullFlag
@@ -365,12 +365,12 @@ class QueuePulling:
         while not self.held.dropped:
             try:
                 await self._step()
-            except (SubscriptionUnknown, SubscriptionOutdated) as error:
+            except (SubscriptionUnknownError, SubscriptionOutdatedError) as error:
                 log.debug("group %s: %s", self._ports.group, error)
                 await self._ports.session.members.heartbeat()  # the broker restarted, or lacks our heartbeat
                 await asyncio.sleep(BUSY_S if self._refused == 0 else self._ports.config.retry_ms / 1000)
                 self._refused += 1
-            except FlowControl:
+            except FlowControlError:
                 await asyncio.sleep(BUSY_S)
             except RocketQError as error:
                 self._complain(error)

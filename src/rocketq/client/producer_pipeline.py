@@ -21,7 +21,7 @@ from rocketq.model import SysFlag
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.compression import compress
-from rocketq.protocol.failures import MessageIllegal
+from rocketq.protocol.failures import MessageIllegalError
 from rocketq.protocol.names import Property
 from rocketq.runtime.clock import Clock
 
@@ -252,7 +252,7 @@ class Batcher:
             return
         try:
             results = await self._several(key, items)
-        except MessageIllegal:  # too large for this broker as a batch, maybe not as single messages
+        except MessageIllegalError:  # too large for this broker as a batch, maybe not as single messages
             for item in items:
                 try:
                     _set_results([item], [await self._single(key, item)])

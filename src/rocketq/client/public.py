@@ -1,4 +1,4 @@
-"""What the package is for others; `from rocketq.client import …` finds it here."""
+"""The public names, which `rocketq` and `rocketq.client` offer; for type checkers."""
 
 from rocketq.client.admin import AsyncAdmin
 from rocketq.client.admin.groups import GroupStatus, QueueLag
@@ -57,22 +57,47 @@ from rocketq.client.errors import (
 )
 from rocketq.client.fetcher import Puller, PullResult, PullStatus
 from rocketq.client.message_batch import MessageBatch
-from rocketq.client.offsets import FileOffsets, MemoryOffsets, OffsetStore, RemoteOffsets
+from rocketq.client.offsets import FileOffsets, MemoryOffsets, OffsetFileError, OffsetStore, RemoteOffsets
 from rocketq.client.producer import AsyncProducer
 from rocketq.client.pull_consumer import AsyncPullConsumer, NotAssignedError, OffsetOutOfRangeError
 from rocketq.client.push_consumer import AsyncPushConsumer, QueueHealth
 from rocketq.client.send import Sender
 from rocketq.client.session import Session, SessionConfig, SessionHealth
-from rocketq.client.sync import Admin, Producer, PullConsumer, PushConsumer, SharedSession
+from rocketq.client.sync.clients import Admin, Producer, PullConsumer, PushConsumer
+from rocketq.client.sync.shared import SharedSession
 from rocketq.client.transactions import TransactionListener
+from rocketq.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    RemotingError,
+    RequestTimeoutError,
+    RocketQError,
+    TlsError,
+    TooManyRequestsError,
+    UnreachableError,
+)
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.failures import AccessDeniedError, AclDenied, BrokerError
+from rocketq.protocol.failures import (
+    AccessDeniedError,
+    BrokerError,
+    ConsumerNotOnlineError,
+    FlowControlError,
+    GroupNotFoundError,
+    MessageIllegalError,
+    NoPermissionError,
+    ServiceNotAvailableError,
+    SystemBusyError,
+    TopicNotFoundError,
+)
 from rocketq.protocol.flags import ConsumeFromWhere, MessageModel, TransactionState
+from rocketq.remoting.tls import ClientTls
 
 __all__ = [
     "AccessDeniedError",
-    "AclDenied",
     "Admin",
     "AllocationStrategy",
     "AsyncAdmin",
@@ -88,37 +113,48 @@ __all__ = [
     "ByMachineRoom",
     "ClientClosedError",
     "ClientError",
+    "ClientTls",
+    "ConfigError",
+    "ConnectionClosedError",
     "ConsumeContext",
     "ConsumeEvent",
     "ConsumeFromWhere",
     "ConsumeHook",
     "ConsumeOutcome",
     "ConsumeResult",
+    "ConsumerNotOnlineError",
     "Credentials",
     "FaultLatencyConfig",
     "FileOffsets",
     "Fixed",
+    "FlowControlError",
+    "GroupNotFoundError",
     "GroupOnlineError",
     "GroupStatus",
     "GroupTakenError",
+    "LocalProtocolError",
     "MemoryOffsets",
     "Message",
     "MessageBatch",
+    "MessageIllegalError",
     "MessageInvalidError",
     "MessageModel",
     "MessageQueue",
     "NearbyRooms",
+    "NoPermissionError",
     "NoQueueError",
     "NotARequestError",
     "NotAssignedError",
     "NotFoundError",
     "NotStartedError",
     "OffsetChange",
+    "OffsetFileError",
     "OffsetOutOfRangeError",
     "OffsetStore",
     "PartlyFailedError",
     "Producer",
     "ProducerConfig",
+    "ProtocolError",
     "PullConfig",
     "PullConsumer",
     "PullFilter",
@@ -132,8 +168,12 @@ __all__ = [
     "QueueLag",
     "RecallHandleError",
     "RemoteOffsets",
+    "RemoteProtocolError",
+    "RemotingError",
     "ReplyTimeoutError",
+    "RequestTimeoutError",
     "ResetTo",
+    "RocketQError",
     "SelectorError",
     "SendContext",
     "SendFailedError",
@@ -144,15 +184,21 @@ __all__ = [
     "SendStatus",
     "SendTimeoutError",
     "Sender",
+    "ServiceNotAvailableError",
     "Session",
     "SessionConfig",
     "SessionHealth",
     "SharedSession",
     "StoredMessage",
     "SubscriptionInvalidError",
+    "SystemBusyError",
+    "TlsError",
+    "TooManyRequestsError",
     "TooManySendsError",
+    "TopicNotFoundError",
     "TransactionListener",
     "TransactionResult",
     "TransactionState",
+    "UnreachableError",
     "WrongLoopError",
 ]

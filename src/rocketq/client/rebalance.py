@@ -19,7 +19,7 @@ from rocketq.protocol.bodies.assignment import AssignmentAnswer, AssignmentReque
 from rocketq.protocol.bodies.clients import ConsumerList
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.failures import BrokerError, TopicNotFound
+from rocketq.protocol.failures import BrokerError, TopicNotFoundError
 from rocketq.protocol.flags import MessageModel, RequestMode
 from rocketq.protocol.headers.groups import ConsumerListRequest
 
@@ -145,7 +145,7 @@ class Rebalancer:
     async def _topic(self, topic: str) -> None:
         try:
             target = await self._target(topic)
-        except TopicNotFound:
+        except TopicNotFoundError:
             log.debug("group %s: topic %s does not exist (yet)", self._group, topic)
             self._unsettled = True
             return

@@ -29,7 +29,7 @@ from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import BrokerError, TopicNotFound, failure_of
+from rocketq.protocol.failures import BrokerError, TopicNotFoundError, failure_of
 from rocketq.protocol.headers.offsets import MaxOffsetRequest
 from rocketq.protocol.headers.send import SendRequest
 from rocketq.protocol.names import AUTO_CREATE_TOPIC
@@ -200,10 +200,10 @@ class SendPath:
         """For a topic that does not exist, an assumed route: the one it will have after its first message."""
         try:
             return await self._session.routes.get(topic), False
-        except TopicNotFound as unknown:
+        except TopicNotFoundError as unknown:
             try:
                 template = await self._session.routes.get(self._template_topic)
-            except TopicNotFound:
+            except TopicNotFoundError:
                 raise unknown from None
             return from_template(template, self._new_topic_queues), True
 

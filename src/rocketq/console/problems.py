@@ -11,7 +11,13 @@ from rocketq.client.errors import NotFoundError, PartlyFailedError
 from rocketq.console.accounts import SignInError, SignInPausedError
 from rocketq.console.json_text import to_json
 from rocketq.errors import ConfigError, RemotingError, RequestTimeoutError, RocketQError
-from rocketq.protocol.failures import AclDenied, BrokerError, GroupNotFound, NotFound, TopicNotFound
+from rocketq.protocol.failures import (
+    AccessDeniedError,
+    BrokerError,
+    GroupNotFoundError,
+    QueryNotFoundError,
+    TopicNotFoundError,
+)
 
 PROBLEM_TYPE: Final = "application/problem+json"
 
@@ -38,9 +44,9 @@ def problem_of(error: RocketQError) -> ProblemError:
         return ProblemError(401, "sign-in-failed", text)
     if isinstance(error, NotFoundError):
         return ProblemError(404, "not-found", text, what=error.what, name=error.name)
-    if isinstance(error, (TopicNotFound, GroupNotFound, NotFound)):
-        return ProblemError(404, "not-found", text, what="topic" if isinstance(error, TopicNotFound) else "group")
-    if isinstance(error, AclDenied):
+    if isinstance(error, (TopicNotFoundError, GroupNotFoundError, QueryNotFoundError)):
+        return ProblemError(404, "not-found", text, what="topic" if isinstance(error, TopicNotFoundError) else "group")
+    if isinstance(error, AccessDeniedError):
         return ProblemError(403, "forbidden-by-broker", text)
     if isinstance(error, ConfigError):
         return ProblemError(422, "invalid", text)

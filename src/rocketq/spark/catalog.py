@@ -13,7 +13,7 @@ from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
 from rocketq.protocol.bodies.topics import TopicList, TopicStats
 from rocketq.protocol.codes import RequestCode, ResponseCode
-from rocketq.protocol.failures import BrokerError, TopicNotFound
+from rocketq.protocol.failures import BrokerError, TopicNotFoundError
 from rocketq.protocol.headers.offsets import OffsetResponse, QueryOffsetRequest, UpdateOffsetRequest
 from rocketq.protocol.headers.topics import TopicStatsRequest
 from rocketq.spark.broker_calls import BrokerCalls
@@ -151,7 +151,7 @@ class Catalog:
     def _queues_of(self, topic: str, homes: set[str], may_miss: bool) -> list[QueueKey]:
         try:
             route = self._calls.client.route(topic, fresh=True)
-        except TopicNotFound:
+        except TopicNotFoundError:
             if may_miss:
                 return []
             if homes and not homes & self._registered():
@@ -166,7 +166,7 @@ class Catalog:
         """A broker that was away at the first question may have come back before the one about brokers."""
         try:
             return self._calls.client.route(topic, fresh=True)
-        except TopicNotFound:
+        except TopicNotFoundError:
             raise SparkError(f"topic {topic} does not exist, or no broker that has it is there") from None
 
     def _registered(self) -> set[str]:
@@ -186,7 +186,7 @@ class Catalog:
             if client.master(topic, broker_name) is None:
                 client.route(topic, fresh=True)
             return client.master(topic, broker_name) is not None
-        except TopicNotFound:
+        except TopicNotFoundError:
             return False
 
     def _bounds(self, queues: list[QueueKey]) -> dict[QueueKey, tuple[int, int]]:
@@ -203,7 +203,7 @@ class Catalog:
             raise told_of(f"topic {topic} on {broker}", error) from None
         try:
             answer = self._calls.client.call(addr, TopicStatsRequest(topic=topic))
-        except TopicNotFound:  # the broker's own answer
+        except TopicNotFoundError:  # the broker's own answer
             return []
         except RocketQError as error:
             raise told_of(f"topic {topic} on {broker}", error) from None

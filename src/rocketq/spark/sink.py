@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from rocketq.client.blocking import BlockingClient
 from rocketq.client.blocking.sender import HalfHandle, TransactionEnds
 from rocketq.errors import RemotingError
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.spark.errors import OptionError, SparkError, plainly
 from rocketq.spark.exactly_once import Batch, HalfWriter, Halves, abort_batch, commit_batch, require_settles_once
 from rocketq.spark.manifest import ManifestFolder
@@ -126,7 +126,7 @@ def _refuse_early(options: SinkOptions) -> None:
             for broker in brokers:
                 for addr in list(broker.addrs.values())[:1]:
                     require_settles_once(client, broker.broker_name, addr)
-        except (RemotingError, TopicNotFound):
+        except (RemotingError, TopicNotFoundError):
             return
 
 

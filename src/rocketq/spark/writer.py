@@ -17,7 +17,7 @@ from rocketq.client.core.send_flow import Accepted
 from rocketq.errors import RocketQError
 from rocketq.kernel.batch_encode import BatchEncoder
 from rocketq.model import SysFlag
-from rocketq.protocol.failures import BrokerError, TopicNotFound
+from rocketq.protocol.failures import BrokerError, TopicNotFoundError
 from rocketq.protocol.names import Property
 from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, encode_properties
 from rocketq.spark.batch_rows import (
@@ -244,7 +244,7 @@ class TaskWriter:
             log.warning("%s: %s; the first: %s", self._task, what, written.first_fault)
 
     def _told(self, error: RocketQError) -> SparkError:
-        if isinstance(error, TopicNotFound):
+        if isinstance(error, TopicNotFoundError):
             why = error.remark or "no broker has the topic"
             return SparkError(f"{self._task} was not written: {why}: there is none, or its brokers are away")
         return told_of(f"{self._task} was not written", error)

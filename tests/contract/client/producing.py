@@ -47,7 +47,7 @@ from rocketq.client.offsets import QueuePositions
 from rocketq.errors import RocketQError
 from rocketq.model import SysFlag
 from rocketq.protocol.codes import ResponseCode
-from rocketq.protocol.failures import MessageIllegal, TopicNotFound
+from rocketq.protocol.failures import MessageIllegalError, TopicNotFoundError
 from rocketq.protocol.names import TRACE_TOPIC
 
 _NUMBERS = itertools.count()
@@ -255,7 +255,7 @@ async def a_topic_that_is_not_there_is_made_by_the_first_message(target: Target)
                 try:
                     queues = subscribe_queues(topic, await producer.session.routes.refresh(topic))
                     break
-                except TopicNotFound:
+                except TopicNotFoundError:
                     await asyncio.sleep(0.05)
         assert len(queues) == 4
         assert bodies(await arrived(producer.session, topic, 1)) == [b"first"]
@@ -275,7 +275,7 @@ async def what_a_broker_refuses_is_raised_with_its_code(target: Target) -> None:
     topic = target.topic("refused")
     config = ProducerConfig(body_bytes_max=16 << 20, compress_from_bytes=1 << 30)
     async with producing(target, topic, config=config) as producer:
-        with pytest.raises(MessageIllegal) as caught:
+        with pytest.raises(MessageIllegalError) as caught:
             await producer.send(Message(topic=topic, body=bytes(5 << 20)), timeout_ms=10_000)
         assert caught.value.code == 13
         assert not caught.value.retriable
@@ -351,7 +351,7 @@ async def _traces(session: Session, group: str) -> dict[str, PubRecord]:
 async def _records(session: Session) -> list[TraceRecord]:
     try:
         found = await stored(session, TRACE_TOPIC)
-    except TopicNotFound:
+    except TopicNotFoundError:
         return []
     return [record for message in found for record in decode_trace(message.body.decode())]
 

@@ -14,7 +14,7 @@ from rocketq.protocol.bodies.offsets import ResetOffsets
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import ConsumerNotOnline, TopicNotFound
+from rocketq.protocol.failures import ConsumerNotOnlineError, TopicNotFoundError
 from rocketq.protocol.flags import Language
 from rocketq.testing.embedded import EmbeddedCluster
 
@@ -68,7 +68,7 @@ async def test_deleting_takes_offsets_and_the_retry_topic_along(
         await admin.offsets.set(group, {filled.first: 2})
         await admin.groups.delete(group)
         assert [one.committed for one in await admin.offsets.get(group, topic)] == [None, None]
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             await admin.topics.route("%RETRY%" + group)
 
 
@@ -104,7 +104,7 @@ async def test_the_status_of_a_group_at_work(cluster: EmbeddedCluster, topic: st
             assert (status.lag, status.unreachable) == (5, {})
             connections = await admin.groups.connections(group)
             assert connections.model is status.model
-        with pytest.raises(ConsumerNotOnline):
+        with pytest.raises(ConsumerNotOnlineError):
             await _until_offline(admin, group)
 
 
@@ -139,7 +139,7 @@ async def test_offsets_of_a_group(cluster: EmbeddedCluster, topic: str, group: s
             (filled.first, None, 0, 3),
             (filled.second, 2, 0, 3),
         ]
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             await admin.offsets.get(group, "no-such-topic")
 
 
@@ -218,7 +218,7 @@ async def test_what_cannot_be_reset_is_said_so(cluster: EmbeddedCluster, topic: 
         with pytest.raises(NotFoundError, match="consumer group"):
             await admin.offsets.reset("nobody-at-all", topic, ResetTo.latest())
         await admin.groups.set(group)
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             await admin.offsets.reset(group, "no-such-topic", ResetTo.latest())
         with pytest.raises(NotFoundError, match="queue"):
             await admin.offsets.reset(group, topic, ResetTo.latest(), queue=("broker-0", 7))

@@ -24,7 +24,7 @@ from rocketq.client import (
 from rocketq.client.follow import Follower
 from rocketq.model import SysFlag
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.failures import InternalFailure, TopicNotFound
+from rocketq.protocol.failures import InternalBrokerError, TopicNotFoundError
 from rocketq.testing.embedded import EmbeddedCluster
 
 from .kit import on_a_loop, send
@@ -50,7 +50,7 @@ async def test_a_message_goes_to_the_queue_it_is_told(cluster: EmbeddedCluster, 
         sender = Sender(admin.session, "p")
         assert {(await sender.send(Message(topic=topic, body=b"x"), queue)).queue for _ in range(3)} == {queue}
         outside = MessageQueue(topic=topic, broker_name="broker-1", queue_id=9)
-        with pytest.raises(InternalFailure):
+        with pytest.raises(InternalBrokerError):
             await sender.send(Message(topic=topic, body=b"x"), outside)
         with pytest.raises(MessageInvalidError):
             await sender.send(Message(topic=topic, body=b""))
@@ -112,7 +112,7 @@ async def test_what_is_not_there_is_not_found(cluster: EmbeddedCluster, topic: s
             await admin.messages.get("0A00000100002A9F000000000012D687", topic)
         with pytest.raises(NotFoundError):
             await admin.messages.get("no id at all")
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             await admin.messages.by_key("no-such-topic", "k")
 
 
@@ -182,7 +182,7 @@ async def test_a_topic_is_followed_over_a_restart(
                 try:
                     await send(admin, topic)
                     break
-                except (TopicNotFound, InternalFailure):
+                except (TopicNotFoundError, InternalBrokerError):
                     await asyncio.sleep(0.05)
         found.append(await anext(messages))
         await messages.aclose()

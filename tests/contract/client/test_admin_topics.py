@@ -9,7 +9,7 @@ from rocketq.client.admin.topics import TopicKind
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.topics import TopicConfigTable
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.failures import InternalFailure, NoPermission, TopicNotFound
+from rocketq.protocol.failures import InternalBrokerError, NoPermissionError, TopicNotFoundError
 from rocketq.protocol.headers.nameserver import GetConfigRequest
 from rocketq.testing.embedded import EmbeddedCluster
 
@@ -81,9 +81,9 @@ async def test_a_deleted_topic_is_gone_from_brokers_and_name_servers(cluster: Em
     async with AsyncAdmin(cluster.name_server_addr) as admin:
         await admin.topics.create(topic, queues=2)
         assert set(await admin.topics.delete(topic)) == {"broker-0", "broker-1"}
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             await admin.topics.route(topic)
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             await admin.topics.delete(topic)
         assert topic not in await admin.topics.list()
         for addr in cluster.broker_addrs:
@@ -94,7 +94,7 @@ async def test_a_deleted_topic_is_gone_from_brokers_and_name_servers(cluster: Em
 @on_a_loop
 async def test_what_is_not_there_is_said_so(cluster: EmbeddedCluster, topic: str) -> None:
     async with AsyncAdmin(cluster.name_server_addr) as admin:
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             await admin.topics.stats(topic)
         with pytest.raises(NotFoundError, match="cluster Nowhere"):
             await admin.topics.create(topic, cluster="Nowhere")
@@ -127,7 +127,7 @@ async def test_the_cluster_and_a_brokers_figures(cluster: EmbeddedCluster, topic
         assert int(status["putMessageTimesTotal"]) >= 3
         stats = await admin.brokers.stats("broker-1", "TOPIC_PUT_NUMS", topic)
         assert stats.minute.sum >= 0
-        with pytest.raises(InternalFailure):
+        with pytest.raises(InternalBrokerError):
             await admin.brokers.stats("broker-1", "TOPIC_PUT_NUMS", "nothing-of-that-name")
 
 
@@ -140,7 +140,7 @@ async def test_settings_are_read_and_changed(cluster: EmbeddedCluster) -> None:
         assert after == {"fileReservedTime": "71"}
         with pytest.raises(NotFoundError, match="setting nobodyKnows"):
             await admin.brokers.set_config("broker-0", {"nobodyKnows": "1"})
-        with pytest.raises(NoPermission):
+        with pytest.raises(NoPermissionError):
             await admin.brokers.set_config("broker-0", {"brokerName": "other"})
         with pytest.raises(ConfigError):
             await admin.brokers.set_config("broker-0", {"a": "b\nc=d"})

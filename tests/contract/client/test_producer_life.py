@@ -35,7 +35,7 @@ from rocketq.client import (
     WrongLoopError,
 )
 from rocketq.errors import ConfigError, RocketQError
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.testing.embedded import EmbeddedCluster
 from rocketq.testing.fault_proxy import FaultProxy
 
@@ -176,7 +176,7 @@ async def test_without_topics_made_by_themselves_an_unknown_one_is_told(
 ) -> None:
     cluster = make_rocketq_cluster(settings={"autoCreateTopicEnable": "false"})
     async with AsyncProducer("g", name_servers=cluster.name_server_addr) as producer:
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             await producer.send(Message(topic="Nobody-made-it", body=b"x"))
 
 

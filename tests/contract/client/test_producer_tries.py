@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rocketq.client import (
-    AclDenied,
+    AccessDeniedError,
     AsyncProducer,
     BatchFailedError,
     Batching,
@@ -28,7 +28,7 @@ from rocketq.client import (
 from rocketq.errors import RemoteProtocolError, RequestTimeoutError, RocketQError, UnreachableError
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import MessageIllegal, SystemBusy
+from rocketq.protocol.failures import MessageIllegalError, SystemBusyError
 from rocketq.remoting import Connection
 
 from .kit import closed_port, on_a_loop
@@ -120,7 +120,7 @@ async def test_denied_says_so_and_is_not_tried_again() -> None:
 
         async with AsyncProducer("g", name_servers=name_servers) as producer:
             fail_first(brokers, deny)
-            with pytest.raises(AclDenied) as caught:
+            with pytest.raises(AccessDeniedError) as caught:
                 await producer.send(MESSAGE)
             assert not caught.value.retriable
             assert "no such key" in str(caught.value)
@@ -137,7 +137,7 @@ async def test_after_the_last_try_all_are_told() -> None:
         assert caught.value.code == 2
         assert len(caught.value.attempts) == 3
         assert len({name for name, _ in caught.value.attempts[:2]}) == 2
-        assert isinstance(caught.value.__cause__, SystemBusy)
+        assert isinstance(caught.value.__cause__, SystemBusyError)
         assert caught.value.retriable
 
 
@@ -147,7 +147,7 @@ async def test_to_a_queue_there_is_one_try() -> None:
         queue = (await producer.queues("T"))[0]
         for broker in brokers:
             broker.script = [2]
-        with pytest.raises(SystemBusy):
+        with pytest.raises(SystemBusyError):
             await producer.send(MESSAGE, queue=queue)
         assert len(chosen(brokers)) == 1
         for broker in brokers:
@@ -293,9 +293,9 @@ async def test_a_later_part_of_a_batch_that_fails_tells_what_was_sent() -> None:
         done = [result for result in caught.value.results if result is not None]
         assert 0 < len(done) < 6
         assert len(caught.value.results) == 6
-        assert isinstance(caught.value.error, MessageIllegal)
+        assert isinstance(caught.value.error, MessageIllegalError)
         brokers[0].script = [13]
-        with pytest.raises(MessageIllegal):
+        with pytest.raises(MessageIllegalError):
             await producer.send_batch([MESSAGE] * 2)
 
 

@@ -22,7 +22,7 @@ from rocketq.client.name_servers import parse_name_servers
 from rocketq.errors import ConfigError, RemotingError, RequestTimeoutError, UnreachableError
 from rocketq.protocol.acl import Credentials, is_signed
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.remoting import Connection
 from rocketq.runtime.clock import ManualClock
 from rocketq.testing.embedded import EmbeddedCluster
@@ -135,7 +135,7 @@ async def test_routes_are_kept_for_their_life_and_asked_for_once(cluster: Embedd
         session.routes.expire(topic)
         assert await session.routes.get(topic) is routes[0]
         assert counting.codes == [105, 105, 105]
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             await session.routes.get("no-such-topic")
 
 

@@ -13,7 +13,7 @@ import pytest
 from rocketq.client import Admin, AsyncAdmin, ClientClosedError, ResetTo
 from rocketq.client.admin.topics import TopicKind
 from rocketq.errors import ConfigError, UnreachableError
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.testing.embedded import EmbeddedCluster
 
 from .kit import closed_port
@@ -42,7 +42,7 @@ def test_a_script_without_a_loop(cluster: EmbeddedCluster, topic: str, group: st
         assert len(admin.offsets.reset(group, topic, ResetTo.latest(), preview=True)) == 2
         assert admin.messages.by_key(topic, "k") == ()
         assert "broker-1" in admin.brokers.cluster().brokers
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotFoundError):
             admin.topics.route("no-such-topic")
 
 

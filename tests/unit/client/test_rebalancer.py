@@ -25,7 +25,7 @@ from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import BrokerData, QueueData, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import BrokerError, RequestNotSupported, TopicNotFound
+from rocketq.protocol.failures import BrokerError, RequestNotSupportedError, TopicNotFoundError
 from rocketq.protocol.flags import ConsumeFromWhere, MessageModel, PullFlag, RequestMode
 from rocketq.protocol.headers.pull import PullRequest
 from rocketq.runtime.clock import ManualClock
@@ -128,7 +128,7 @@ def test_a_topic_that_is_not_there_is_looked_for_more_often() -> None:
     """Goal: a consumer that was there before the first message need not wait for the next regular round."""
     session, table = PlayedSession(), SubscriptionTable()
     table.put(make_subscription("T", "*", None, 1))
-    missing = TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "not yet")
+    missing = TopicNotFoundError(ResponseCode.TOPIC_NOT_EXIST, "not yet")
 
     async def absent(topic: str) -> TopicRoute:
         raise missing
@@ -235,7 +235,7 @@ def test_a_broker_may_assign() -> None:
 @pytest.mark.parametrize(
     "refusal",
     [
-        RequestNotSupported(3, "no such request"),
+        RequestNotSupportedError(3, "no such request"),
         AssignmentAnswer(assignments=(Assignment(queue=QUEUES[0], mode=RequestMode.POP),)),
     ],
     ids=["refused", "pop"],
@@ -251,7 +251,7 @@ def test_a_broker_that_assigned_before_is_asked_on_after_a_failure() -> None:
     answers = iter(
         [
             AssignmentAnswer(assignments=(Assignment(queue=QUEUES[1]),)),
-            RequestNotSupported(3, "not now"),
+            RequestNotSupportedError(3, "not now"),
             AssignmentAnswer(),
             ConnectionClosedError("master:1", "gone"),
         ]

@@ -17,7 +17,7 @@ from rocketq.errors import (
 )
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import AclDenied, BrokerError, failure_of
+from rocketq.protocol.failures import AccessDeniedError, BrokerError, failure_of
 
 
 def answered(code: int, remark: str = "") -> RocketQError:
@@ -57,7 +57,7 @@ def test_a_denied_or_bad_message_is_not_tried_again() -> None:
         answered(16, "User:bob is not found."),
         answered(16, "User:bob has no permission to access Topic:T from 10.0.0.9, no matched policies."),
     ):
-        assert isinstance(denied, AclDenied)
+        assert isinstance(denied, AccessDeniedError)
         assert not denied.retriable
         assert not RetryPolicy().is_retriable(denied)
     assert RetryPolicy().is_retriable(answered(16, "the broker[b] sending message is forbidden"))

@@ -7,12 +7,12 @@ import pytest
 from rocketq.errors import RocketQError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import BrokerError, SystemBusy, TopicNotFound, failure_of
+from rocketq.protocol.failures import BrokerError, SystemBusyError, TopicNotFoundError, failure_of
 
 
 def test_a_code_finds_its_class() -> None:
     error = failure_of(Command(code=17, flag=1, remark="no topic T"), peer="10.0.0.1:10911")
-    assert isinstance(error, TopicNotFound)
+    assert isinstance(error, TopicNotFoundError)
     assert isinstance(error, RocketQError)
     assert (error.code, error.remark, error.peer, error.retriable) == (17, "no topic T", "10.0.0.1:10911", True)
     assert str(error) == "TOPIC_NOT_EXIST (17) from 10.0.0.1:10911: no topic T"
@@ -29,7 +29,7 @@ def test_what_apache_retries_is_retriable() -> None:
     retriable = {code for code, kind in BrokerError.by_code.items() if kind.retriable}
     assert {1, 2, 14, 16, 17, 204, 205, 1500} <= retriable
     assert not retriable & {10, 11, 12, 13, 26, 29}
-    assert BrokerError.by_code[ResponseCode.SYSTEM_BUSY] is SystemBusy
+    assert BrokerError.by_code[ResponseCode.SYSTEM_BUSY] is SystemBusyError
 
 
 def test_two_classes_cannot_claim_one_code() -> None:

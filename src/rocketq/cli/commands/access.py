@@ -24,7 +24,7 @@ from rocketq.client.errors import NotFoundError
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.accounts import AccessConfig, SubjectPolicies
 from rocketq.protocol.codes import code_name
-from rocketq.protocol.failures import AclDenied, BrokerError
+from rocketq.protocol.failures import AccessDeniedError, BrokerError
 
 _ACTIONS = [action.value.lower() for action in Action]
 _Decide = Callable[[int, tuple[Need, ...]], Verdict]
@@ -132,7 +132,7 @@ async def _decider(admin: AsyncAdmin, user: str, source: str, broker: str | None
     """By users and policies, or by the accounts of a broker with ACL 1.0."""
     try:
         found = await admin.access.user(user, broker=broker)
-    except AclDenied:
+    except AccessDeniedError:
         raise
     except BrokerError:
         return _plain_decider(await admin.access.accounts(broker=broker), user, source)

@@ -24,7 +24,7 @@ from rocketq.client.errors import NotFoundError
 from rocketq.client.offsets import QueuePositions
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import TopicRoute
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 
 REQUEST_BYTES_MAX: Final = 15_000_000
 REQUESTS_MAX: Final = 4_096
@@ -132,7 +132,7 @@ def consume(caller: Caller, topic: str, pull_count: int, **load: Any) -> None:
 async def _route(admin: AsyncAdmin, topic: str, queues: int) -> TopicRoute:
     try:
         return await admin.topics.route(topic)
-    except (TopicNotFound, NotFoundError):
+    except (TopicNotFoundError, NotFoundError):
         await admin.topics.create(topic, queues=queues)
         return await admin.topics.route(topic)
 

@@ -22,7 +22,7 @@ from rocketq.client.name_servers import parse_name_servers
 from rocketq.client.session import SessionConfig
 from rocketq.errors import ConfigError, RemotingError, RocketQError, UnreachableError
 from rocketq.protocol.acl import Credentials
-from rocketq.protocol.failures import GroupNotFound, NotFound, TopicNotFound
+from rocketq.protocol.failures import GroupNotFoundError, QueryNotFoundError, TopicNotFoundError
 from rocketq.remoting import ClientTls, run
 
 FAILED, USAGE, NOT_FOUND, UNREACHABLE = 1, 2, 3, 4
@@ -82,7 +82,7 @@ def exit_code(error: RocketQError) -> int:
         return codes.pop() if len(codes) == 1 and not error.done else FAILED
     if isinstance(error, SendFailedError) and error.attempts:
         return exit_code(error.attempts[-1][1])
-    if isinstance(error, (NotFoundError, TopicNotFound, GroupNotFound, NotFound)):
+    if isinstance(error, (NotFoundError, TopicNotFoundError, GroupNotFoundError, QueryNotFoundError)):
         return NOT_FOUND
     if isinstance(error, RemotingError):
         return UNREACHABLE

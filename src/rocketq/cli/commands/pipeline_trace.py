@@ -14,7 +14,7 @@ from rocketq.cli.commands.pipeline_views import as_dicts, row_json, rows_text
 from rocketq.cli.commands.times import moment
 from rocketq.client.admin import AsyncAdmin
 from rocketq.client.errors import NotFoundError
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.names import TRACE_TOPIC
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _require_topic(pipeline: Pipeline, topic: str) -> None:
     async def look(admin: AsyncAdmin) -> None:
         try:
             await admin.topics.route(topic)
-        except TopicNotFound:
+        except TopicNotFoundError:
             reason = "brokers with traceTopicEnable=true have it" if topic == TRACE_TOPIC else None
             raise NotFoundError("topic", topic, reason) from None
 

@@ -22,7 +22,7 @@ from rocketq.client.send import Sender
 from rocketq.client.session import Session
 from rocketq.errors import ConfigError, RemotingError, RocketQError, UnreachableError
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.names import DLQ_PREFIX, Property, dlq_topic, retry_topic, topic_fault
 
 REPLAY_GROUP: Final = "ROCKETQ_REPLAY"
@@ -178,7 +178,7 @@ class AsyncDeadLetters:
                 found += step.messages
                 if len(found) >= count_max:
                     break
-        except TopicNotFound:
+        except TopicNotFoundError:
             await self._require(group)
         return tuple(found[:count_max])
 
@@ -210,7 +210,7 @@ class AsyncDeadLetters:
     async def _replay_one(self, plan: ReplayPlan, letter: LetterRef) -> ReplayResult:
         try:
             stored = await self.get(plan.group, letter)
-        except (NotFoundError, TopicNotFound) as error:
+        except (NotFoundError, TopicNotFoundError) as error:
             return ReplayResult(letter=letter, status=ReplayStatus.GONE, reason=str(error))
         except RocketQError as error:
             return ReplayResult(letter=letter, status=ReplayStatus.NOT_ATTEMPTED, reason=str(error))

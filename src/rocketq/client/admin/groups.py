@@ -29,7 +29,7 @@ from rocketq.protocol.bodies.stats import ConsumeStats, QueueProgress
 from rocketq.protocol.bodies.topics import QueueRange, TopicStats
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import ConsumerNotOnline, InternalFailure, TopicNotFound
+from rocketq.protocol.failures import ConsumerNotOnlineError, InternalBrokerError, TopicNotFoundError
 from rocketq.protocol.flags import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketq.protocol.headers import groups as membership
 from rocketq.protocol.headers.groups import ConsumerConnectionRequest, ConsumeStatsRequest, DeleteGroupRequest
@@ -188,7 +188,7 @@ class GroupLookup:
         request = ConsumerConnectionRequest(group=group)
         found = await outcomes({name: self._session.call(addr, request) for name, addr in masters.items()})
         for error in found.failures.values():
-            if not isinstance(error, ConsumerNotOnline):
+            if not isinstance(error, ConsumerNotOnlineError):
                 raise error
         return found.results
 
@@ -307,7 +307,7 @@ class AsyncGroups:
         )
 
     async def connections(self, group: str) -> ConsumerConnections:
-        """Connected members and their subscriptions; ConsumerNotOnline if there are none."""
+        """Connected members and their subscriptions; ConsumerNotOnlineError if there are none."""
         masters = await self._directory.masters()
         found = await self._on_masters(masters, membership.ConsumerConnectionRequest(group=group))
         merged = merge_connections(ConsumerConnections.decode(answer.body) for answer in found.results.values())
@@ -321,7 +321,7 @@ class AsyncGroups:
         found = await self._on_masters(masters, membership.ProducerConnectionRequest(group=group))
         if not found.results:
             error = next(iter(found.failures.values()))
-            raise NotFoundError("producer group", group) if isinstance(error, InternalFailure) else error
+            raise NotFoundError("producer group", group) if isinstance(error, InternalBrokerError) else error
         parts = (ProducerConnections.decode(answer.body) for answer in found.results.values())
         return tuple({member.client_id: member for part in parts for member in part.connections}.values())
 
@@ -383,9 +383,9 @@ class AsyncGroups:
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
         try:
             return subscribe_queues(topic, await self._session.routes.get(topic))
-        except TopicNotFound:
+        except TopicNotFoundError:
             return ()
 
 
 def _unreachable(found: Outcomes[str, Command]) -> dict[str, RocketQError]:
-    return {name: error for name, error in found.failures.items() if not isinstance(error, ConsumerNotOnline)}
+    return {name: error for name, error in found.failures.items() if not isinstance(error, ConsumerNotOnlineError)}

@@ -20,7 +20,7 @@ from rocketq.client.session import Session
 from rocketq.model import decode_message_id
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
-from rocketq.protocol.failures import InternalFailure
+from rocketq.protocol.failures import InternalBrokerError
 from rocketq.protocol.headers.pull import QueryMessageRequest, ViewMessageRequest
 from rocketq.protocol.messages import decode_records
 
@@ -99,7 +99,7 @@ class AsyncMessages:
     async def _at(self, message_id: str, broker_name: str, addr: str, log_offset: int) -> StoredMessage:
         try:
             answer = await self._session.call(addr, ViewMessageRequest(log_offset=log_offset))
-        except InternalFailure as failure:
+        except InternalBrokerError as failure:
             raise NotFoundError("message", message_id, failure.remark) from failure
         (record,) = decode_records(answer.body)
         return stored_message(record, broker_name)

@@ -27,7 +27,7 @@ from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.bodies.stats import ReplicationState
 from rocketq.protocol.bodies.topics import TopicStats
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.failures import BrokerError, ConsumerNotOnline
+from rocketq.protocol.failures import BrokerError, ConsumerNotOnlineError
 from rocketq.protocol.flags import ConsumeType, MessageModel
 from rocketq.protocol.headers.groups import ConsumerConnectionRequest
 from rocketq.protocol.headers.topics import TopicStatsRequest
@@ -162,7 +162,9 @@ class AsyncOverview:
         found = await outcomes(calls)
         now_ms = self._session.clock.now_ms()
         parts: dict[str, list[ConsumerConnections]] = {group: [] for group, _ in calls}
-        incomplete = {group for (group, _), error in found.failures.items() if not isinstance(error, ConsumerNotOnline)}
+        incomplete = {
+            group for (group, _), error in found.failures.items() if not isinstance(error, ConsumerNotOnlineError)
+        }
         for (group, _), answer in found.results.items():
             parts[group].append(ConsumerConnections.decode(answer.body))
         for group, members in parts.items():

@@ -18,7 +18,7 @@ from rocketq.client.session import Session
 from rocketq.errors import ConfigError
 from rocketq.model import decode_message_id
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.handles import RecallHandle
 from rocketq.protocol.headers.send import EndTransactionRequest, RecallRequest, RecallResponse, ResumeCheckRequest
@@ -133,7 +133,7 @@ class AsyncTransactions:
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
         try:
             route = await self._session.routes.refresh(topic)
-        except TopicNotFound:  # no broker has ever had one
+        except TopicNotFoundError:  # no broker has ever had one
             return ()
         return tuple(sorted(subscribe_queues(topic, route), key=lambda queue: (queue.broker_name, queue.queue_id)))
 

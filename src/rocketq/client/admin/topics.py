@@ -19,7 +19,7 @@ from rocketq.protocol.bodies.groups import GroupList
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.bodies.topics import TopicConfig, TopicConfigTable, TopicList, TopicStats
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.flags import Perm
 from rocketq.protocol.headers import nameserver as name_headers
 from rocketq.protocol.headers import topics as headers
@@ -118,7 +118,7 @@ class AsyncTopics:
         return {topic: topic_kind(topic, reserved) for topic in sorted(topics)}
 
     async def route(self, topic: str) -> TopicRoute:
-        """The current route of the NameServer; TopicNotFound if no broker has the topic."""
+        """The current route of the NameServer; TopicNotFoundError if no broker has the topic."""
         return await self._session.routes.refresh(topic)
 
     async def configs(self, topic: str) -> dict[str, TopicConfig]:
@@ -177,7 +177,7 @@ class AsyncTopics:
     async def _is_routed(self, topic: str, request: headers.CreateTopicRequest, addrs: set[str]) -> bool:
         try:
             route = await self._session.routes.refresh(topic)
-        except TopicNotFound:
+        except TopicNotFoundError:
             return False
         wanted = (request.read_queue_count, request.write_queue_count, request.perm)
         ready = {

@@ -22,7 +22,7 @@ from rocketq.client.core.trace_records import (
 from rocketq.client.errors import NotFoundError
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.names import Property
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
@@ -170,7 +170,7 @@ class AsyncTraces:
         try:
             carriers = await self._messages.by_key(trace_topic, unique, count_max=_RECORDS_MAX)
             state, reason = TraceState.FOUND, None
-        except TopicNotFound:
+        except TopicNotFoundError:
             carriers, state = (), TraceState.OFF
             reason = f"topic {trace_topic} does not exist: set traceTopicEnable=true and enable traces in the clients"
         except RocketQError as error:

@@ -16,7 +16,7 @@ from rocketq.errors import RemoteProtocolError, RemotingError, RocketQError, Unr
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
-from rocketq.protocol.failures import TopicNotFound, failure_of
+from rocketq.protocol.failures import TopicNotFoundError, failure_of
 from rocketq.protocol.flags import ExpressionType, PullFlag
 from rocketq.protocol.headers.pull import PullRequest, PullResponse
 from rocketq.protocol.requests import make_request
@@ -248,7 +248,7 @@ class QueueReader:
             while not self._ahead.is_done:
                 try:
                     self._advance(sink)
-                except (RemotingError, NoQueueError, TopicNotFound) as error:  # a topic goes with its last broker
+                except (RemotingError, NoQueueError, TopicNotFoundError) as error:  # a topic goes with its last broker
                     self._handle_failure(error)
                 self._hand_over(sink)
                 yield

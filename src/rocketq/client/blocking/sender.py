@@ -20,7 +20,7 @@ from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command, HeaderForm
-from rocketq.protocol.failures import BrokerError, MessageIllegal, TopicNotFound, failure_of
+from rocketq.protocol.failures import BrokerError, MessageIllegalError, TopicNotFoundError, failure_of
 from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.frame import encode_command
 from rocketq.protocol.headers.send import EndTransactionRequest, SendRequest
@@ -195,7 +195,7 @@ class BatchSender:
             if addr is None:
                 raise NoQueueError(queue.topic, f"broker {queue.broker_name} has no master at present")
         except RocketQError as error:
-            if isinstance(error, TopicNotFound) and not self._client.knew(outbound.topic):
+            if isinstance(error, TopicNotFoundError) and not self._client.knew(outbound.topic):
                 raise
             self._failed(outbound, error)
             return
@@ -233,10 +233,10 @@ class BatchSender:
         """For a topic that does not exist: the route it will have once a broker stores its first message."""
         try:
             return self._client.route(topic)
-        except TopicNotFound as unknown:
+        except TopicNotFoundError as unknown:
             try:
                 return from_template(self._client.route(AUTO_CREATE_TOPIC), NEW_TOPIC_QUEUES)
-            except TopicNotFound:
+            except TopicNotFoundError:
                 raise unknown from None
 
     # Frames
@@ -280,7 +280,7 @@ class BatchSender:
 def is_for_no_broker(error: BrokerError) -> bool:
     """Whether no broker would accept the message; 5.x reports a batch that is too large as SYSTEM_ERROR."""
     too_large = error.code == ResponseCode.SYSTEM_ERROR and "size exceeded" in (error.remark or "")
-    return isinstance(error, MessageIllegal) or too_large
+    return isinstance(error, MessageIllegalError) or too_large
 
 
 IN_FLIGHT_MAX: Final = 128

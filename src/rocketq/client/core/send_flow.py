@@ -14,7 +14,7 @@ from rocketq.errors import RemoteProtocolError, RemotingError, RequestTimeoutErr
 from rocketq.kernel.send_batch import SendResultFields
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import ResponseCode
-from rocketq.protocol.failures import AclDenied, BrokerError
+from rocketq.protocol.failures import AccessDeniedError, BrokerError
 from rocketq.protocol.flags import TransactionState
 
 
@@ -173,7 +173,7 @@ class RetryPolicy:
 
     def is_retriable(self, error: RocketQError) -> bool:
         match error:
-            case AclDenied():
+            case AccessDeniedError():
                 return False
             case BrokerError():
                 return error.code in self.codes

@@ -39,7 +39,7 @@ from rocketq.console.problems import ProblemError
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.flags import Perm, TransactionState
 from rocketq.protocol.names import Property, dlq_topic, group_fault, retry_topic, topic_fault
 
@@ -164,7 +164,7 @@ async def set_topic(call: Called, how: How, given: Annotated[TopicChange, Body()
         admin = call.admin
         try:
             known = await admin.topics.configs(given.topic)
-        except TopicNotFound:
+        except TopicNotFoundError:
             known = {}
         table = await admin.brokers.cluster()
         names = sorted(

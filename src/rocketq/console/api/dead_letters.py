@@ -28,7 +28,7 @@ from rocketq.console.problems import ProblemError
 from rocketq.console.replays import Replays, Run, letter_name
 from rocketq.console.views import LetterRow, Mask, MessageDetail, letter_row, message_detail
 from rocketq.errors import RocketQError
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.names import Property, dlq_topic
 
 reading = APIRouter(tags=["dead letters"])
@@ -160,7 +160,7 @@ async def letters(
                 row = letter_row(one, mask)
                 name = letter_name(row.ref)
                 rows.append(letter_row(one, mask, (sent[name],)) if name in sent else row)
-    except TopicNotFound:
+    except TopicNotFoundError:
         await call.admin.groups.status(group)  # NotFoundError for a group that does not exist at all
     causes: dict[str, int] = {}
     origins: dict[str, int] = {}

@@ -15,7 +15,7 @@ from rocketq.client.core.overview import SPARK_TOPIC
 from rocketq.client.core.search import Direction, SearchQuery
 from rocketq.console.context import Call
 from rocketq.console.views import Mask, MessageRow, message_row
-from rocketq.protocol.failures import TopicNotFound
+from rocketq.protocol.failures import TopicNotFoundError
 from rocketq.protocol.names import CHECK_EXHAUSTED_TOPIC, RETRY_PREFIX
 
 router = APIRouter(tags=["pending"])
@@ -115,7 +115,7 @@ async def transactions(call: Asked) -> Response:
         query = SearchQuery(topic=CHECK_EXHAUSTED_TOPIC, direction=Direction.NEWEST)
         async for step in call.admin.search.run(query, found_max=100):
             given_up += [message_row(one, mask) for one in step.messages]
-    except TopicNotFound:
+    except TopicNotFoundError:
         given_up = []
     producers: dict[str, int] = {}
     overview = await call.overview()
@@ -166,7 +166,7 @@ async def spark_queries(call: Asked) -> Response:
                 rate = report.get("processed_rows_per_second") or report.get("processedRowsPerSecond")
                 if isinstance(rate, (int, float)):
                     rates.setdefault(name, []).append((one.store_ms // 1000, float(rate)))
-    except TopicNotFound:
+    except TopicNotFoundError:
         return call.answer(SparkPage(items=(), topic=SPARK_TOPIC, exists=False))
     items = [
         SparkQuery(

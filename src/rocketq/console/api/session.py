@@ -21,7 +21,7 @@ from rocketq.console.guard import COOKIE, client_of
 from rocketq.console.problems import ProblemError
 from rocketq.errors import RocketQError
 from rocketq.protocol.acl import Credentials
-from rocketq.protocol.failures import AclDenied
+from rocketq.protocol.failures import AccessDeniedError
 
 router = APIRouter(tags=["session"])
 AUDIT_MAX: Final = 1_000
@@ -137,7 +137,7 @@ async def _cluster_user(console: Console, given: SignIn) -> User:
         if not names:
             raise ProblemError(502, "unreachable", "no broker is registered that could check the password")
         await admin.brokers.status(names[0])
-    except AclDenied as error:
+    except AccessDeniedError as error:
         if "permission" in str(error).lower() and "signature" not in str(error).lower():
             return user  # known, but not allowed to ask for this
         raise SignInError("the name or the password is wrong") from None
