@@ -24,6 +24,7 @@ from rocketq.filter.bloom import ERROR_PERCENT, GROUPS_EXPECTED, BloomGeometry
 from rocketq.protocol.config_text import parse_value, suggest_keys
 from rocketq.protocol.metrics_config import exporter_type, parse_labels
 from rocketq.protocol.names import TRACE_TOPIC, topic_fault
+from rocketq.remoting.address_server import DEFAULT_DOMAIN, DEFAULT_SUBGROUP, AddressServer
 from rocketq.remoting.listener_settings import ListenerSettings
 from rocketq.store import StoreConfig
 from rocketq.store.config import option, require_bounds
@@ -38,7 +39,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "consumerManageThreadPoolNums": "32",
     "diskFallRecorded": "true",
     "endTransactionThreadPoolNums": "24",
-    "fetchNamesrvAddrByAddressServer": "false",
     "enableDLegerCommitLog": "false",
     "filterServerNums": "0",
     "heartbeatThreadPoolNums": "2",
@@ -94,6 +94,17 @@ class BrokerConfig(ListenerSettings):
         "brokerRole", BrokerRole.ASYNC_MASTER, "ASYNC_MASTER, SYNC_MASTER (answers wait for a slave) or SLAVE."
     )
     name_servers: str = option("namesrvAddr", "", "NameServers to register with, HOST:PORT separated by `;`.")
+    fetch_name_servers: bool = option(
+        "fetchNamesrvAddrByAddressServer",
+        False,
+        "Without `namesrvAddr`, get the NameServers from an HTTP address server, at start and every 2 minutes.",
+    )
+    address_server_domain: str = option(
+        "rmqAddressServerDomain", DEFAULT_DOMAIN, "Host, or host:port, of the address server. Default port: 8080."
+    )
+    address_server_subgroup: str = option(
+        "rmqAddressServerSubGroup", DEFAULT_SUBGROUP, "Last part of the path at the address server."
+    )
     perm: int = option("brokerPermission", 6, "Bit sum: 4 read, 2 write. 4 makes the broker read-only.", high=0xF)
     region: str = option("regionId", "DefaultRegion", "Region stored with messages that can be traced.")
 
@@ -387,6 +398,13 @@ class BrokerConfig(ListenerSettings):
     def name_server_addrs(self) -> tuple[str, ...]:
         parts = (part.strip() for part in re.split("[;,]", self.name_servers))
         return tuple(dict.fromkeys(part for part in parts if part))
+
+    @property
+    def address_server(self) -> AddressServer | None:
+        """Where NameServer addresses are fetched; None when they are configured."""
+        if not self.fetch_name_servers or self.name_server_addrs:
+            return None
+        return AddressServer(self.address_server_domain, self.address_server_subgroup)
 
     @property
     def register_period_ms(self) -> int:

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from rocketq.errors import ConfigError, RemotingError, UnreachableError
 from rocketq.protocol.command import Command
 from rocketq.remoting.address import split_addr
+from rocketq.remoting.address_server import AddressList, AddressServer
 
 VARIABLE: Final = "NAMESRV_ADDR"
 _SCHEME: Final = "http://"
@@ -24,6 +25,14 @@ def parse_name_servers(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
     if not found:
         raise ConfigError(f"no NameServer was given: name one as host:port, or set {VARIABLE}")
     return tuple(dict.fromkeys(found))
+
+
+def address_list(addrs: str | Sequence[str] | None, server: AddressServer | None) -> AddressList | None:
+    """The list of an address server, where neither addresses nor NAMESRV_ADDR are given; None otherwise."""
+    if addrs or os.environ.get(VARIABLE):
+        return None
+    server = server or AddressServer.of_environment()
+    return None if server is None else AddressList(server)
 
 
 class FailoverList:
@@ -49,24 +58,40 @@ class CallOne(Protocol):
 class NameServers:
     """NameServers do not share state: reads go to one of them, changes to all."""
 
-    def __init__(self, addrs: Sequence[str], call_one: CallOne) -> None:
-        self._failover = FailoverList(addrs, start=int.from_bytes(os.urandom(2), "big"))  # many clients spread
+    def __init__(self, addrs: Sequence[str] | AddressList, call_one: CallOne) -> None:
+        self._list = addrs if isinstance(addrs, AddressList) else None
+        self._start = int.from_bytes(os.urandom(2), "big")  # many clients spread
+        self._failover = None if isinstance(addrs, AddressList) else FailoverList(addrs, self._start)
         self._call_one = call_one
 
     @property
     def addrs(self) -> tuple[str, ...]:
-        return self._failover.addrs
+        """The addresses; empty before the first answer of an address server."""
+        return () if self._failover is None else self._failover.addrs
+
+    async def find(self) -> tuple[str, ...]:
+        """The addresses, fetched where an address server has them; UnreachableError when it has never answered."""
+        return (await self._current()).addrs
+
+    async def _current(self) -> FailoverList:
+        if self._list is not None:
+            addrs = await self._list.addrs()
+            if self._failover is None or self._failover.addrs != addrs:
+                self._failover = FailoverList(addrs, self._start)
+        assert self._failover is not None
+        return self._failover
 
     async def call(self, command: Command) -> Command:
         """The answer of the first NameServer that answers; UnreachableError if none does."""
         failures: list[RemotingError] = []
-        for addr in self._failover.order():
+        failover = await self._current()
+        for addr in failover.order():
             try:
                 answer = await self._call_one(addr, command)
             except RemotingError as error:
                 failures.append(error)
                 continue
-            self._failover.answered(addr)
+            failover.answered(addr)
             return answer
         if len(failures) == 1:
             raise failures[0]

@@ -15,7 +15,7 @@ from rocketq.client.core.namespaces import Namespace, namespace_in
 from rocketq.client.errors import ClientClosedError, failure_to
 from rocketq.client.fan_out import on_each
 from rocketq.client.members import Members, handlers
-from rocketq.client.name_servers import NameServers, parse_name_servers
+from rocketq.client.name_servers import NameServers, address_list, parse_name_servers
 from rocketq.client.routes import RouteCache
 from rocketq.errors import ConfigError
 from rocketq.protocol.acl import Credentials, sign
@@ -26,6 +26,7 @@ from rocketq.protocol.headers.nameserver import RouteRequest
 from rocketq.protocol.headers.wire import Header
 from rocketq.protocol.requests import make_request
 from rocketq.remoting import ClientTls, Connection, ConnectionPool, Dispatcher, Hook
+from rocketq.remoting.address_server import AddressServer
 from rocketq.runtime.clock import Clock, SystemClock
 
 
@@ -67,6 +68,9 @@ class SessionConfig:
     """Prefix of every topic and group in requests; removed from returned names."""
     tls: ClientTls | None = None
     credentials: Credentials | None = None
+    address_server: AddressServer | None = None
+    """Fetches NameServer addresses by HTTP where no addresses are given. None: the domain in the environment variable
+    `rocketmq.namesrv.domain` or `ROCKETMQ_NAMESRV_DOMAIN`, if set."""
     addr_map: Mapping[str, str] = field(default_factory=dict)
     """Addresses to connect to in place of those that brokers advertise, `advertised -> reachable`."""
 
@@ -95,7 +99,8 @@ class Session:
         """The client id for brokers: at most one producer and one consumer of each group."""
         self.dispatcher = Dispatcher()
         self.namespace = Namespace(self.config.namespace or _implied_namespace(name_servers))
-        self.name_servers = NameServers(parse_name_servers(name_servers), self.exchange)
+        addrs = address_list(name_servers, self.config.address_server) or parse_name_servers(name_servers)
+        self.name_servers = NameServers(addrs, self.exchange)
         self.routes = RouteCache(self._lookup_route, self.clock, life_ms=self.config.route_life_ms)
         self.unique_ids = UniqueIds(_host_bytes(), os.getpid(), int.from_bytes(os.urandom(4), "big"))
         self._pool = ConnectionPool(self.dispatcher, tls=self.config.tls, hooks=hooks)
@@ -150,7 +155,7 @@ class Session:
     async def call_all_name_servers(self, header: Header) -> None:
         """Send to every NameServer; PartlyFailedError names those that failed."""
         command = make_request(header, opaque=0)
-        await on_each({addr: self.exchange(addr, command) for addr in self.name_servers.addrs})
+        await on_each({addr: self.exchange(addr, command) for addr in await self.name_servers.find()})
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

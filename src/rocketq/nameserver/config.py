@@ -56,6 +56,8 @@ class NameServerConfig(ListenerSettings):
     kv_count_max: int = option("kvConfigCountMax", 10_000, "Keys of the KV configuration in all namespaces.")
     kv_bytes_max: int = option("kvConfigBytesMax", 4 << 20, "Size of the KV configuration in all namespaces.")
 
+    cluster_test: bool = option("clusterTest", False, "Shown to tools only.")
+
     def __post_init__(self) -> None:
         self.check_limits()
         for valid, what in (

@@ -46,3 +46,9 @@ def test_a_bad_change_is_refused_whole(tmp_path: Path, changes: dict[str, str], 
         settings.update(changes)
     assert not settings.config.order_enabled
     assert not (tmp_path / "namesrv.conf").exists()
+
+
+def test_the_list_has_the_keys_that_apaches_tools_know() -> None:
+    shown = NameServerConfig().to_java()
+    assert shown["clusterTest"] == "false"
+    assert "rocketmqHome" in shown

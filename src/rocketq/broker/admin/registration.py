@@ -29,6 +29,7 @@ from rocketq.protocol.requests import make_request
 from rocketq.protocol.versions import OUR_VERSION
 from rocketq.remoting import ClientTls, Connection, ConnectionPool
 from rocketq.remoting.address import join_addr
+from rocketq.remoting.address_server import REFRESH_S, AddressList
 from rocketq.runtime.clock import Clock
 from rocketq.runtime.slices import collect, finish
 
@@ -272,11 +273,17 @@ class Registrar:
         self._registrations: dict[str, NameServerRegistration] = {}
         self._orders: dict[str, KeyValues] = {}
         self._stopping = False
+        server = settings.config.address_server
+        self._address_list = None if server is None else AddressList(server)
+        self._refreshing: asyncio.Task[None] | None = None
         topics.listeners.append(self.announce)
         settings.listeners.append(self._settings_changed)
 
     async def start(self) -> None:
         """Return when all NameServers have the registration, or after WAIT_MS_MAX."""
+        if self._address_list is not None:
+            await self._address_list.refresh()
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh_addresses(self._address_list))
         self._match_settings()
         await _wait_briefly(registration.first_round.wait() for registration in self._registrations.values())
 
@@ -289,6 +296,8 @@ class Registrar:
     async def stop(self) -> None:
         """Unregister from all reachable NameServers."""
         self._stopping = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
         registrations = list(self._registrations.values())
         await asyncio.gather(*(registration.stop() for registration in registrations))
         await asyncio.gather(*(registration.unregister() for registration in registrations))
@@ -304,6 +313,15 @@ class Registrar:
         self._match_settings()
         for registration in self._registrations.values():
             registration.announce()
+
+    async def _refresh_addresses(self, addresses: AddressList) -> None:
+        """Apache's brokers fetch the list after 10 s for the second time, then every 2 minutes."""
+        wait_s = FIRST_PERIOD_MS / 1000
+        while True:
+            await asyncio.sleep(wait_s)
+            if await addresses.refresh():
+                self.announce()
+            wait_s = REFRESH_S
 
     def _settings_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
         if before.name_servers != after.name_servers and not self._stopping:
@@ -332,6 +350,8 @@ class Registrar:
     def _match_settings(self) -> None:
         """Start and stop registrations so that they match the configured NameServers."""
         addrs = self._requests.settings.config.name_server_addrs
+        if not addrs and self._address_list is not None:
+            addrs = self._address_list.current
         for addr in addrs:
             if addr not in self._registrations:
                 self._registrations[addr] = NameServerRegistration(

@@ -92,7 +92,7 @@ class AsyncBrokers:
         async def ask(addr: str) -> ClusterTable:
             return ClusterTable.decode((await self._session.exchange(addr, command)).body)
 
-        return await outcomes({addr: ask(addr) for addr in self._session.name_servers.addrs})
+        return await outcomes({addr: ask(addr) for addr in await self._session.name_servers.find()})
 
     async def addr(self, broker: str) -> str:
         return await self._directory.addr(broker)

@@ -14,7 +14,7 @@ from typing import Final, Generic, Self, TypeVar
 
 from rocketq.client.core.routes import MASTER_ID, broker_addr
 from rocketq.client.errors import NoQueueError, failure_to
-from rocketq.client.name_servers import parse_name_servers
+from rocketq.client.name_servers import address_list, parse_name_servers
 from rocketq.errors import (
     ConnectionClosedError,
     RemoteProtocolError,
@@ -209,7 +209,8 @@ class BlockingClient:
         credentials: Credentials | None = None,
         tls: ClientTls | None = None,
     ) -> None:
-        self._name_servers = list(parse_name_servers(name_servers))
+        self._address_list = address_list(name_servers, None)
+        self._name_servers = [] if self._address_list else list(parse_name_servers(name_servers))
         self._credentials = credentials
         self._tls = tls.context() if tls is not None else None
         self._links: dict[str, BlockingConnection] = {}
@@ -297,6 +298,10 @@ class BlockingClient:
     def call_name_server(self, header: Header | None = None, *, code: RequestCode | None = None) -> Command:
         """The answer of the first NameServer that gives one; UnreachableError when none does."""
         failures = []
+        if self._address_list is not None and set(found := self._address_list.addrs_blocking()) != set(
+            self._name_servers
+        ):
+            self._name_servers = list(found)
         for addr in list(self._name_servers):
             try:
                 return self._call_one(addr, header, code)
