@@ -298,10 +298,10 @@ class BlockingClient:
     def call_name_server(self, header: Header | None = None, *, code: RequestCode | None = None) -> Command:
         """The answer of the first NameServer that gives one; UnreachableError when none does."""
         failures = []
-        if self._address_list is not None and set(found := self._address_list.addrs_blocking()) != set(
-            self._name_servers
-        ):
-            self._name_servers = list(found)
+        if self._address_list is not None:
+            found = self._address_list.addrs_blocking()
+            if set(found) != set(self._name_servers):
+                self._name_servers = list(found)
         for addr in list(self._name_servers):
             try:
                 return self._call_one(addr, header, code)
