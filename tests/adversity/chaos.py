@@ -31,17 +31,27 @@ from rocketq.testing.etcd import PACKAGE, find_etcd
 from .failover_turns import PLANNED, Figures, Row, run_row
 from .namespaces import why_not
 from .replica_processes import TTL_S
+from .small_disks import small_disks_work
 
 TURNS_PER_CLUSTER = 10
 SEND_EVERY_S = 0.02
 """Per sender: several clusters share the machine."""
 KEPT_LOGS = Path(__file__).parents[2] / "build" / "chaos-logs"
-CUTS = ("cut-etcd", "cut-etcd-one-way", "cut-servers", "cut-all")
+CUTS = ("cut-etcd", "cut-etcd-one-way", "cut-servers", "cut-all", "cut-slaves", "cut-slaves-one-way")
 
 
-def plan(failovers: int, seed: int, *, cuts: bool) -> list[Row]:
+def plan(failovers: int, seed: int, *, cuts: bool, disks: bool) -> list[Row]:
     """Of four clusters one is killed only, with ASYNC_FLUSH; the others have every kind of fault."""
-    kinds = ("kill", "pause", "kill", "pause", *(CUTS if cuts else ()), "switch", "stop")
+    kinds = (
+        "kill",
+        "pause",
+        "restart",
+        "pause",
+        *(("full-disk",) if disks else ()),
+        *(CUTS if cuts else ()),
+        "switch",
+        "stop",
+    )
     rows: list[Row] = []
     while (left := failovers - sum(row.turns for row in rows)) > 0:
         number, turns = len(rows), min(left, TURNS_PER_CLUSTER)
@@ -104,7 +114,9 @@ def main() -> int:
     no_cuts = why_not()
     if no_cuts:
         print(f"chaos: without partitions: {no_cuts}")
-    rows = plan(failovers, int(os.environ.get("ROCKETQ_CHAOS_SEED", "1")), cuts=no_cuts is None)
+    rows = plan(
+        failovers, int(os.environ.get("ROCKETQ_CHAOS_SEED", "1")), cuts=no_cuts is None, disks=small_disks_work()
+    )
     print(f"chaos: {failovers} failovers in {len(rows)} clusters, {rows_max} at a time", flush=True)
     by_row, failures = _run_all(rows, rows_max, ends_s)
     print(table(by_row))

@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from rocketq.testing.etcd import EtcdMember
 
@@ -121,23 +117,3 @@ async def says(process: Process, pattern: str) -> str:
         assert time.monotonic() < deadline, f"{process.name} never said {pattern!r}: {process.tail}"
         await asyncio.sleep(0.1)
     return found.group()
-
-
-@contextlib.contextmanager
-def small_disks(folder: Path, count: int = 3, mib: int = 24) -> Iterator[None]:
-    """A file system of its own for each replica's data."""
-    mounted: list[Path] = []
-    if shutil.which("mount") is None:
-        pytest.skip("mounting needs `mount`")
-    try:
-        for number in range(count):
-            where = folder / f"data{number}"
-            where.mkdir()
-            command = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(where)]
-            if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-                pytest.skip("mounting is not allowed here")
-            mounted.append(where)
-        yield
-    finally:
-        for where in mounted:
-            subprocess.run(["umount", "-l", str(where)], check=True)

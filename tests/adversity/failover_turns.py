@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import signal
 import statistics
@@ -12,10 +13,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rocketq.replication.handover import STABLE_MS
+
 from .failover_history import Answers, check
 from .failover_load import SEND_EVERY_S, Watcher, all_consumed, consuming, grow, sending
 from .replica_processes import NAME, Process, ReplicaProcesses
+from .small_disks import LOOKS_OFTEN, fill, small_disks
 
+DISK_MIB = 128
 PLANNED = frozenset({"switch", "stop"})
 
 
@@ -87,8 +92,48 @@ async def _cut_from(names: list[str], process: Process, watcher: Watcher, epoch:
         network.heal()
 
 
+async def restart(process: Process, watcher: Watcher, epoch: int) -> None:
+    """Kill -9 and start at once, as a supervisor does."""
+    await asyncio.to_thread(process.kill)
+    await asyncio.to_thread(process.start)
+    await watcher.master(epoch, members=2)
+
+
+async def cut_from_slaves(process: Process, watcher: Watcher, epoch: int) -> None:
+    """It reaches etcd, and its slaves reach etcd and each other."""
+    await asyncio.sleep(STABLE_MS / 1000)
+    await _cut_from([other.name for other in watcher.cluster.others(process)], process, watcher, epoch)
+
+
+async def cut_from_slaves_one_way(process: Process, watcher: Watcher, epoch: int) -> None:
+    """Its slaves reach it and do not hear it."""
+    await asyncio.sleep(STABLE_MS / 1000)
+    network = watcher.cluster.network
+    assert network is not None
+    for other in watcher.cluster.others(process):
+        network.cut_way(process.name, other.name)
+    try:
+        await watcher.master(epoch, members=2)
+    finally:
+        network.heal()
+
+
+async def fill_disk(process: Process, watcher: Watcher, epoch: int) -> None:
+    """To the last block; with space again it follows."""
+    await asyncio.sleep(STABLE_MS / 1000)
+    ballast = fill(watcher.cluster.data_dir(watcher.cluster.brokers.index(process)))
+    try:
+        await watcher.master(epoch, members=2)
+    finally:
+        ballast.unlink()
+
+
 FAULTS: dict[str, Callable[[Process, Watcher, int], Awaitable[None]]] = {
     "kill": kill,
+    "restart": restart,
+    "full-disk": fill_disk,
+    "cut-slaves": cut_from_slaves,
+    "cut-slaves-one-way": cut_from_slaves_one_way,
     "pause": pause,
     "stop": stop,
     "switch": switch,
@@ -153,10 +198,14 @@ class Figures:
 def run_row(folder: Path, row: Row) -> Figures:
     """The whole life of a cluster; asserts everything but losses, which it counts."""
     answers, figures = Answers(), Figures()
-    with ReplicaProcesses(folder, flush=row.flush, mode=row.mode, etcd_members=3, apart=row.apart) as cluster:
-        asyncio.run(_fail_over(cluster, row, answers, figures))
-        cluster.stop_brokers()
-    found = check(folder, answers)
+    more = LOOKS_OFTEN if "full-disk" in row.kinds else {}
+    with small_disks(folder, mib=DISK_MIB) if more else contextlib.nullcontext():
+        with ReplicaProcesses(
+            folder, flush=row.flush, mode=row.mode, etcd_members=3, apart=row.apart, **more
+        ) as cluster:
+            asyncio.run(_fail_over(cluster, row, answers, figures))
+            cluster.stop_brokers()
+        found = check(folder, answers)
     figures.acked, figures.unknown = len(answers.acked), len(answers.unknown)
     figures.lost, figures.stored_twice = len(found.lost), found.stored_twice_count
     figures.delivered_again = answers.again_count

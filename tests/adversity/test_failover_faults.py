@@ -19,10 +19,11 @@ from rocketq.testing.etcd import PACKAGE, find_etcd
 from tests.sim.kernel_forms import COMPILED_IS_TESTED_TOO
 
 from .failover_history import clock_differences_s
-from .failover_scene import Scene, play, says, small_disks, stopped
+from .failover_scene import Scene, play, says, stopped
 from .jumping_clock import JumpingClock
 from .namespaces import CLIENTS, why_not
 from .replica_processes import TTL_S
+from .small_disks import LOOKS_OFTEN, fill, small_disks
 
 pytestmark = [
     pytest.mark.slow,
@@ -358,21 +359,6 @@ def test_a_master_with_a_full_disk_hands_over(tmp_path: Path) -> None:
 
     with small_disks(tmp_path):
         play(tmp_path, fault, **LOOKS_OFTEN)
-
-
-LOOKS_OFTEN = {"cleanResourceInterval": "500", "cleanFileForciblyEnable": "false"}
-
-
-def fill(folder: Path) -> Path:
-    """To the last block."""
-    ballast = folder / "ballast"
-    with open(ballast, "wb") as file:
-        try:
-            while True:
-                file.write(bytes(1 << 20))
-                file.flush()
-        except OSError:
-            return ballast
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="a clock that jumps is a few lines of C: there is no compiler")

@@ -21,6 +21,7 @@ from rocketq.replication.fenced_slave import SlaveSession
 from rocketq.replication.handover import QUIET_MS
 from rocketq.replication.recovery import promote, recover, truncate
 
+from .impostor import Impostor
 from .replica_disk import RECORD_BYTES, ReplicaDisk, record, run_steps
 from .replica_history import Violation
 from .replica_world import GROUP, LOST, Line, World
@@ -59,6 +60,8 @@ class Node:
         self.auto_resync = False
         self.refused: str | None = None
         self.boots = 0
+        self.impostor: Impostor | None = None
+        self.usurped_to_ms = 0.0
         self.host_up = True
         self.full = False
 
@@ -359,6 +362,7 @@ class Node:
             self._drop_slave(slave)
             return
         slave.heard_ms = self.world.now_ms
+        self._record(item)
         self._master_actions(slave, slave.session.on_frame(self._unwire(item), self.disk.shape))
         if self.up:
             self._feed_slaves()
@@ -368,6 +372,7 @@ class Node:
         for action in actions:
             match action:
                 case master_side.Send(frame):
+                    self._record(frame)
                     slave.line.send(0, self._wire(frame))
                 case master_side.CheckLog(ranges, digests):
                     mismatch = None if digests == self._digest(ranges) else "the logs differ"
@@ -383,6 +388,10 @@ class Node:
 
     def _digest(self, ranges: tuple[tuple[int, int], ...]) -> bytes:
         return b"".join(sha256(self.disk.read(offset, offset + length)).digest() for offset, length in ranges)
+
+    def _record(self, item: Any) -> None:
+        if self.impostor is not None:
+            self.impostor.record(item)
 
     def _drop_others(self, slave: _Slave) -> None:
         """A slave has one connection: an older one of it must not speak for it any more."""
@@ -424,7 +433,11 @@ class Node:
             (self, master),
             (lambda item: self._from_master(line, item), lambda item: master.from_slave(line, item)),
         )
-        if not master.accept(line):
+        usurper = self.impostor if master.usurped_to_ms > self.world.now_ms else None
+        if usurper is not None:
+            line = Line(self.world, (self, usurper), (lambda item: self._from_master(line, item), lambda item: None))
+            usurper.answer(self, line, followed.epoch)
+        elif not master.accept(line):
             self.refusals = self.refusals + 1 if self.was_connected and master.host_up and not master.up else 0
             if self.refusals == 2:
                 self._do(self.agent.on_master_dead(followed.epoch, self.clock_ms))

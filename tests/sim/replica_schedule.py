@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from dataclasses import dataclass
 
 from rocketq.replication.agent import AgentSettings, Role
@@ -10,6 +11,7 @@ from rocketq.replication.confirm import SyncRules
 from rocketq.replication.control import ChangeRejectedError
 from rocketq.replication.election import LeaseMode, LeaseTimes
 
+from .impostor import Impostor
 from .replica_disk import ReplicaDisk
 from .replica_history import History, Violation
 from .replica_node import Node
@@ -21,6 +23,7 @@ REST_MS = 40_000
 FAULTS = [
     *["kill", "kill", "double", "pause", "pause", "cut", "one-way", "one-way", "control", "etcd"],
     *["isolate", "isolate", "isolate", "switch", "stop"],
+    *["servers", "servers-one-way", "full", "impostor", "impostor", "usurper"],
 ]
 
 
@@ -43,8 +46,9 @@ class Cluster:
                 new_secret=bytes([number]) * 32, poll_ms=2_000, answer_ms_max=2_000, retire_ms_max=2_000,
             )  # fmt: skip
             nodes.append(Node(number, world, settings, ReplicaDisk.new(number)))
+        impostor = Impostor(world, random.Random(seed))
         for node in nodes:
-            node.nodes = nodes
+            node.nodes, node.impostor = nodes, impostor
         return cls(world, nodes, history)
 
     def start(self) -> None:
@@ -95,7 +99,7 @@ class Cluster:
         self.world.cuts.clear()
         self.world.control_up = True
         for node in self.nodes:
-            node.crash_chance = 0
+            node.crash_chance, node.full, node.usurped_to_ms = 0, False, 0
             node.restart_stopped()
             node.restart()
 
@@ -183,17 +187,38 @@ def _fault(cluster: Cluster, sync_flush: bool) -> None:
             world.after(span_ms * rng.choice([0.05, 1]) * rng.uniform(0.5, 1), node.restart)
     elif kind == "pause":
         victim.paused_to_ms = world.now_ms + span_ms
-    elif kind in ("cut", "one-way", "control", "isolate"):
+    elif kind in ("cut", "one-way", "control", "isolate", "servers", "servers-one-way"):
         _cut(cluster, victim, kind, span_ms)
     elif kind == "etcd":
         world.control_up = False
         world.after(span_ms, lambda: setattr(world, "control_up", True))
+    elif kind == "full":
+        victim.full = True
+        world.after(span_ms, lambda: setattr(victim, "full", False))
+    elif kind == "impostor":
+        _attack(cluster, world.now_ms + span_ms)
+    elif kind == "usurper":
+        victim.usurped_to_ms = world.now_ms + span_ms
+        for node in cluster.nodes:
+            if node is not victim and node.up:
+                node._hang_up()
     elif kind == "switch" and leaders and leaders[0].is_awake:
         _switch(leaders[0])
     elif kind == "stop" and victim.is_awake and not victim.stopping:
         victim.stop()
         world.after(span_ms, victim.restart_stopped)
     world.after(rng.choice([200, 800, 2_500, 6_000]) * rng.uniform(0.5, 1.5), lambda: _fault(cluster, sync_flush))
+
+
+def _attack(cluster: Cluster, until_ms: float) -> None:
+    """Impostors of every slave connect to every master, again and again."""
+    if cluster.world.now_ms >= until_ms:
+        return
+    for master in cluster.leaders:
+        for slave in cluster.nodes:
+            if slave is not master and slave.impostor is not None and hasattr(slave, "agent"):
+                slave.impostor.call(master, slave)
+    cluster.world.after(cluster.world.rng.uniform(50, 1_000), lambda: _attack(cluster, until_ms))
 
 
 def _switch(leader: Node) -> None:
@@ -204,10 +229,17 @@ def _switch(leader: Node) -> None:
 def _cut(cluster: Cluster, victim: Node, kind: str, span_ms: float) -> None:
     world = cluster.world
     others = [node.number for node in cluster.nodes if node is not victim]
-    peers = {"cut": [world.rng.choice(others)], "control": [CONTROL], "isolate": [*others, CONTROL]}.get(
-        kind, [world.rng.choice([*others, CONTROL])]
-    )
+    peers = {
+        "cut": [world.rng.choice(others)],
+        "control": [CONTROL],
+        "isolate": [*others, CONTROL],
+        "servers": others,
+        "servers-one-way": others,
+    }.get(kind, [world.rng.choice([*others, CONTROL])])
     cuts = {(victim.number, peer) for peer in peers} | {(peer, victim.number) for peer in peers}
+    if kind == "servers-one-way":
+        inwards = world.rng.random() < 0.5
+        cuts = {(peer, victim.number) if inwards else (victim.number, peer) for peer in peers}
     if kind == "one-way":
         cuts = {world.rng.choice(sorted(cuts))}
     world.cuts |= cuts

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketq.replication import control, fenced_slave
+from rocketq.replication import control, fenced_master, fenced_slave
 from rocketq.replication.confirm import Term
 from rocketq.replication.control import GroupState
 from rocketq.replication.election import FIRST_MS, Lease
 from rocketq.replication.epochs import CopyFrom, Epoch, EpochList
+from rocketq.replication.fenced_master import MasterAction, MasterSession
 
 from .kernel_forms import COMPILED_IS_TESTED_TOO
 from .replica_disk import ReplicaDisk
@@ -41,14 +42,14 @@ def proposals_count_as_committed(patch: Patch) -> None:
 def anybody_may_be_elected(patch: Patch) -> None:
     original = control.elect
 
-    def elect(view: control.GroupView, caller: control.MasterKey, lease_id: int) -> object:
+    def elect(view: control.GroupView, caller: control.MasterKey, lease_id: int, *, dead_epoch: int) -> object:
         if view.state is not None:
             state = control.replace(view.state.value, in_sync=view.state.value.in_sync | {caller.broker_id})
             view = control.replace(view, state=control.replace(view.state, value=state))
-        return original(view, caller, lease_id)
+        return original(view, caller, lease_id, dead_epoch=dead_epoch)
 
     patch.setattr(control, "elect", elect)
-    patch.setattr("rocketq.replication.agent.campaign_delay_ms", lambda *_: FIRST_MS)
+    patch.setattr("rocketq.replication.agent.campaign_delay_ms", lambda *_, **__: FIRST_MS)
 
 
 def nothing_is_cut(patch: Patch) -> None:
@@ -107,6 +108,21 @@ def restarts_do_not_sync(patch: Patch) -> None:
     patch.setattr(ReplicaDisk, "sync", lambda self: None)
 
 
+def any_proof_is_accepted(patch: Patch) -> None:
+    """Whoever names the id of a slave is taken for it."""
+    patch.setattr(fenced_master, "is_proof", lambda *_: True)
+    patch.setattr(MasterSession, "log_checked", _checked_without_comparison(MasterSession.log_checked))
+
+
+def _checked_without_comparison(original: Callable[..., list[MasterAction]]) -> Callable[..., list[MasterAction]]:
+    return lambda self, mismatch: original(self, None)
+
+
+def any_challenge_is_accepted(patch: Patch) -> None:
+    """A slave copies from whatever answers at its master's address."""
+    patch.setattr(fenced_slave, "is_proof", lambda *_: True)
+
+
 MUTANTS: list[Callable[[Patch], None]] = [
     acks_of_one_are_enough,
     proposals_count_as_committed,
@@ -116,6 +132,8 @@ MUTANTS: list[Callable[[Patch], None]] = [
     leases_count_from_the_answer,
     sets_shrink_before_they_are_committed,
     restarts_do_not_sync,
+    any_proof_is_accepted,
+    any_challenge_is_accepted,
 ]
 
 
