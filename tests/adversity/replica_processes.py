@@ -160,7 +160,8 @@ class ReplicaProcesses:
         return self.network.command(name) if self.network else []
 
     def _process(self, name: str, *arguments: str) -> Process:
-        process = Process(self.folder, name, *arguments, "--host", self._addr(name))
+        open_to_all = ("--set", "allowAnonymous=true") if self.network is not None else ()
+        process = Process(self.folder, name, *arguments, *open_to_all, "--host", self._addr(name))
         process.before = self._before(name)
         return process
 
