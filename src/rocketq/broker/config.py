@@ -57,13 +57,21 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "statefulAuthorizationCacheMaxNum": "10000",
     "storePathRootDir": "",
     "transferMsgByHeap": "true",
+    "transientStorePoolSize": "5",
     "useEpollNativeSelector": "false",
     "userCacheExpiredSecond": "600",
     "userCacheMaxNum": "1000",
     "userCacheRefreshSecond": "60",
     "warmMapedFileEnable": "false",
 }
-"""Keys that Apache's brokers or tools know and that change nothing here; they are shown and never warned about."""
+"""Keys of Apache's brokers that have no effect here, with their defaults. Another value is a warning at start and an
+error in a request to change settings."""
+_PROTECTING: Final[Mapping[str, str]] = {
+    "useTLS": "set tls.server.mode=enforcing and the tls.server files",
+    "enableDLegerCommitLog": "use haProtocol=fenced for failover",
+}
+"""Keys without effect that would protect something: another value is an error at start too, with what to do."""
+_SHOWN_ONLY: Final = frozenset({"storePathRootDir", "listenPortOfVip"})
 
 
 class BrokerRole(enum.Enum):
@@ -370,10 +378,9 @@ class BrokerConfig(ListenerSettings):
     @classmethod
     def from_java(cls, settings: Mapping[str, str], **given: Any) -> BrokerConfig:
         """From Apache's keys; `given` overrides them. Unknown keys are ignored here, see `unknown_keys`."""
-        if settings.get("enableDLegerCommitLog", "").strip().lower() == "true":
-            raise ConfigError(
-                "enableDLegerCommitLog=true: DLedger is not supported: use haProtocol=fenced for failover"
-            )
+        for key, hint in _PROTECTING.items():
+            if key in ineffective_settings(settings):
+                raise ConfigError(f"{key}={settings[key].strip()} has no effect: {hint}")
         own = {"access": AccessConfig.from_java(settings)} | parse_settings(settings) | given
         addr = str(own.get("ip", ""))
         if "host" not in own and _is_address(addr) and not ipaddress.ip_address(addr).is_loopback:
@@ -451,6 +458,17 @@ def unknown_keys(settings: Mapping[str, str]) -> list[str]:
     """Keys that neither the broker nor its store has."""
     known = _known_keys()
     return [key for key in settings if key not in known and not key.startswith(TLS_PREFIX)]
+
+
+def ineffective_settings(settings: Mapping[str, str]) -> list[str]:
+    """Keys without effect that are set to something else than their default."""
+    return [
+        key
+        for key, text in settings.items()
+        if key in WITHOUT_EFFECT
+        and key not in _SHOWN_ONLY
+        and text.strip().lower() not in ("", WITHOUT_EFFECT[key].lower())
+    ]
 
 
 def describe_unknown(keys: Iterable[str]) -> str:

@@ -171,6 +171,8 @@ async def test_settings_that_would_make_the_broker_unusable_are_rejected(tmp_pat
             answer = await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{key}={text}\n".encode())
             assert (answer.code, key in (answer.remark or "")) == (1, True), (key, answer.remark)
         assert not (tmp_path / "config" / "broker.properties").exists()
+        answer = await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"sendMessageThreadPoolNums=32\n")
+        assert (answer.code, "no effect" in (answer.remark or "")) == (1, True)
         assert (await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"traceOn=false\n")).code == 0
 
 

@@ -378,7 +378,9 @@ async def test_half_messages_that_cannot_be(make_rocketq_cluster: MakeCluster) -
         await make_topic(peer, "T")
         for topic in (HALF, OP, PARKED):
             assert (await send(peer, topic, b"forged")).code == 16
-        assert (await send(peer, "T", b"x", 1, sysFlag=4)).code == 1
+        await make_topic(peer, "Plain")
+        assert (await send(peer, "Plain", b"x", 1, sysFlag=4)).code == 0  # no half without the property
+        assert await bodies(peer, "Plain") == [b"x"]
         huge = await send(peer, "T", b"x", 1, **half_fields(big="x" * HALF_PROPERTIES_BYTES_MAX))
         assert (huge.code, "properties" in (huge.remark or "")) == (13, True)
         assert await all_of(peer, HALF, 0) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketq.broker.admin.settings import Settings
-from rocketq.broker.config import BrokerConfig, describe_unknown, parse_settings, unknown_keys
+from rocketq.broker.config import BrokerConfig, describe_unknown, ineffective_settings, parse_settings, unknown_keys
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.config_text import parse_config
@@ -40,6 +40,15 @@ EXPORTED = [
 def settings(folder: Path, reconfigure: Callable[[StoreConfig], None] = lambda config: None) -> Settings:
     config, store, path = BrokerConfig(name="broker-a"), StoreConfig(root=folder), folder / "broker.conf"
     return Settings(config, store, path, version=DataVersion(), reconfigure=reconfigure)
+
+
+def test_settings_without_effect_are_reported_or_rejected() -> None:
+    """Goal: nobody believes in a setting that does nothing; one that would protect something stops the start."""
+    given = {"sendMessageThreadPoolNums": "32", "warmMapedFileEnable": "false", "useEpollNativeSelector": " FALSE "}
+    assert ineffective_settings(given) == ["sendMessageThreadPoolNums"]
+    for key in ("useTLS", "enableDLegerCommitLog"):
+        with pytest.raises(ConfigError, match=f"{key}=true has no effect"):
+            BrokerConfig.from_java({key: "true"})
 
 
 def test_keys_of_a_broker_conf_are_understood() -> None:

@@ -32,6 +32,9 @@ class Owner:
     def write(self, data: bytes) -> None:
         self.written += data
 
+    def note_unsent(self) -> None:
+        pass
+
     def data_received(self, data: bytes) -> None:
         self.read += data
 

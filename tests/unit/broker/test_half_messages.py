@@ -93,11 +93,15 @@ def test_a_copy_counts_and_names_the_first() -> None:
 
 
 def test_a_committed_message_is_as_apache_stores_it() -> None:
-    """Goal: the real place, the commit bits, the half's log offset; the properties untouched."""
+    """Goal: the real place, the commit bits, the half's log offset; of the properties only WAIT goes."""
     message = committed(half())
     assert (message.topic, message.queue_id, message.prepared_offset) == ("Orders", 3, 500)
     assert message.sys_flag == SysFlag.COMPRESSED | SysFlag.TRANSACTION_COMMIT
-    assert message.properties == half().record.properties
+    properties = decode_properties(half().record.properties)
+    del properties["WAIT"]
+    assert decode_properties(message.properties) == properties
+    checked = committed(Half.of(stored(copy_of(half(), 5, 2))))
+    assert "TRAN_PREPARED_QUEUE_OFFSET" not in decode_properties(checked.properties)
     assert (message.body, message.flag, message.born_ms, message.born_host) == (b"body", 7, 1_000, HOST)
 
 

@@ -16,10 +16,12 @@ from rocketq.broker.config import (
     BrokerConfig,
     BrokerRole,
     describe_unknown,
+    ineffective_settings,
     parse_settings,
     store_settings,
     unknown_keys,
 )
+from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import DataVersion
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.config_text import format_config, parse_config
@@ -126,6 +128,8 @@ class Settings:
             log.warning("unknown settings are ignored: %s", describe_unknown(unknown))
         known = {key: text for key, text in changes.items() if key not in unknown}
         _refuse_fixed({key for key in known if key in FIXED_KEYS or key.startswith(TLS_PREFIX)})
+        if ineffective := ineffective_settings(known):
+            raise ConfigError(f"{', '.join(ineffective)}: no effect on this broker, only the default is accepted")
         config, store = replace(self.config, **parse_settings(known)), self._store.with_java(known)
         _refuse_fixed({key for key, live in self._store.changed_to(store).items() if not live})
         return _Change(known, config, store)

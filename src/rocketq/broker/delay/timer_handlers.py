@@ -12,7 +12,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.handles import RecallHandle
 from rocketq.protocol.headers.send import RecallRequest, RecallResponse
 from rocketq.protocol.names import TIMER_TOPIC, Property
-from rocketq.protocol.properties import decode_properties, encode_properties
+from rocketq.protocol.properties import encode_properties
 from rocketq.remoting import Handlers, Reply, Request, RequestRejected
 from rocketq.runtime.clock import Clock
 from rocketq.store import StoreReader
@@ -50,7 +50,7 @@ def _require_wheel(ports: TimerPorts) -> None:
 
 @handlers.on(RequestCode.RECALL_MESSAGE)
 def recall(request: Request[RecallRequest], ports: TimerPorts) -> Reply:
-    """Cancel a timer message; repeating a recall succeeds again."""
+    """Cancel a timer message. As in 5.3.3 the answer is the same whether the message exists or not."""
     config = ports.settings.config
     if not config.recall_enabled or not config.timer_enabled:
         raise RequestRejected(ResponseCode.NO_PERMISSION, "this broker takes no message back (recallMessageEnable)")
@@ -75,20 +75,10 @@ def _check(handle: RecallHandle, topic: str, ports: TimerPorts) -> None:
         raise RequestRejected(
             ResponseCode.ILLEGAL_OPERATION, f"the message is at broker {handle.broker_name}, not {name}"
         )
-    if ports.store.config.index_enabled and not _was_stored(handle, ports.store):
-        raise RequestRejected(
-            ResponseCode.ILLEGAL_OPERATION, f"no message {handle.unique_key} of {topic} has a timer here"
-        )
     if not ports.timer.can_recall(handle.slot_ms, key_of(handle)):
         raise RequestRejected(
             ResponseCode.ILLEGAL_OPERATION, f"message {handle.unique_key} of {topic} is delivered already"
         )
-
-
-def _was_stored(handle: RecallHandle, store: StoreReader) -> bool:
-    found = store.query(TIMER_TOPIC, handle.unique_key, count_max=64)
-    wanted = {Property.REAL_TOPIC: handle.topic, Property.TIMER_OUT_MS: str(handle.slot_ms)}
-    return any(wanted.items() <= decode_properties(record.properties).items() for record in found.records)
 
 
 def key_of(handle: RecallHandle) -> str:

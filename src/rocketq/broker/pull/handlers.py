@@ -339,7 +339,8 @@ def _reply(request: Request[PullRequest], plan: PullPlan, found: ReadResult, por
     )
     if found.count and _in_place(header, ports.settings.config):
         answer = _placed(answer, found, ports.store)
-    return Reply(code, found.status.value, header=answer, body=found.records)
+    status = ReadStatus.NO_MESSAGE_IN_QUEUE if found.status is ReadStatus.NO_MATCHED_QUEUE else found.status
+    return Reply(code, status.value, header=answer, body=found.records)
 
 
 def _placed(answer: PullResponse, found: ReadResult, store: StoreWriter) -> PullResponse:

@@ -94,7 +94,7 @@ _CAUSES: Final[Mapping[int, str]] = {
 """Why sends are rejected, for metrics, where the code says it."""
 _NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *TIMER_PROPERTIES)
 DEFAULT_RETRIES_MAX: Final = 16
-_PROPERTIES_CHARS_MAX: Final = 1 << 17  # longer properties are rejected before parsing
+_PROPERTIES_CHARS_MAX: Final = 1 << 16  # longer properties are rejected before parsing
 _HOST_BITS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
 
@@ -134,7 +134,8 @@ def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
     else:
         properties.pop(Property.WAIT, None)
         if _is_exhausted(request, topic, ports):
-            topic, queue_id, properties = _dead_letters(topic, ports), 0, without_orders(properties)
+            topic, queue_id = _dead_letters(topic, ports), 0
+            properties = with_origin(without_orders(properties))
     for name, value in admitted.properties.items():
         properties.pop(name, None)
         properties[name] = value
@@ -196,8 +197,8 @@ def _place(message: NewMessage, properties: dict[str, str], ports: SendPorts) ->
     if prepared:
         return _prepare(message, properties, ports)
     if state in (SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK):
-        remark = f"sysFlag {message.sys_flag} is of a half message, but {Property.TRANSACTION_PREPARED} is not true"
-        raise _refusal(ports, ResponseCode.SYSTEM_ERROR, remark)
+        # Apache accepts such a message and never delivers it: without the property it is no half message.
+        message = replace(message, sys_flag=message.sys_flag & ~SysFlag.TRANSACTION_MASK)
     rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
     try:
         return place(message, properties, rules, ports.clock.now_ms())
@@ -268,6 +269,17 @@ def retries_max(group: GroupConfig, asked: int | None) -> int:
 def _dead_letters(topic: TopicConfig, ports: SendPorts) -> TopicConfig:
     name = dlq_topic(topic.topic.removeprefix(RETRY_PREFIX))
     return ports.topics.create_exactly(name, 1, now_ms=ports.clock.now_ms())
+
+
+def with_origin(properties: dict[str, str]) -> dict[str, str]:
+    """The properties of a dead letter, with its original topic and message id if they are known."""
+    for name, source in (
+        (Property.DLQ_ORIGIN_TOPIC, Property.RETRY_TOPIC),
+        (Property.DLQ_ORIGIN_MESSAGE_ID, Property.ORIGIN_MESSAGE_ID),
+    ):
+        if source in properties:
+            properties.setdefault(name, properties[source])
+    return properties
 
 
 # the store

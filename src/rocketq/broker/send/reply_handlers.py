@@ -80,7 +80,7 @@ def _header(request: Request[SendRequest], properties: dict[str, str], ports: Se
         properties=encode_properties(properties).decode(),
         reconsume_times=header.reconsume_times,
         unit_mode=header.unit_mode,
-        born_host=f"/{request.connection.peer_addr}",
-        store_host=f"/{join_addr(config.ip, config.port)}",
+        born_host=request.connection.peer_addr,
+        store_host=join_addr(config.ip, config.port),
         store_ms=now_ms,
     )

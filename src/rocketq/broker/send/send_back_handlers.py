@@ -10,7 +10,7 @@ from rocketq.broker.admin.settings import Settings
 from rocketq.broker.delay.placement import place, without_orders
 from rocketq.broker.groups.table import GroupTable
 from rocketq.broker.ha.durability import is_durable
-from rocketq.broker.send.handlers import retries_max
+from rocketq.broker.send.handlers import retries_max, with_origin
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.stats.stats_table import StatName, group_key
 from rocketq.broker.topics.table import TopicTable
@@ -113,18 +113,17 @@ def _retry(record: Record, header: SendBackRequest, queue_id: int, ports: SendBa
     level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
     properties = _origin(record) | {Property.DELAY: str(level)}
     rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
-    message = _copy(record, retry_topic(header.group), queue_id)
+    message = _copy(record, retry_topic(header.group), queue_id, retries=record.reconsume_times + 1)
     return place(message, properties, rules, ports.clock.now_ms())
 
 
 def _dead_letter(record: Record, group: str, ports: SendBackPorts) -> NewMessage:
     """The copy for the dead-letter topic, without delay."""
     topic = ports.topics.create_exactly(dlq_topic(group), 1, now_ms=ports.clock.now_ms())
-    properties = without_orders(_origin(record))
-    properties.setdefault(Property.DLQ_ORIGIN_TOPIC, properties[Property.RETRY_TOPIC])
-    properties.setdefault(Property.DLQ_ORIGIN_MESSAGE_ID, properties[Property.ORIGIN_MESSAGE_ID])
+    properties = with_origin(without_orders(_origin(record)))
     rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
-    return place(_copy(record, topic.topic, 0), properties, rules, ports.clock.now_ms())
+    message = _copy(record, topic.topic, 0, retries=record.reconsume_times + 1)
+    return place(message, properties, rules, ports.clock.now_ms())
 
 
 def _origin(record: Record) -> dict[str, str]:
@@ -136,7 +135,7 @@ def _origin(record: Record) -> dict[str, str]:
     return properties
 
 
-def _copy(record: Record, topic: str, queue_id: int) -> NewMessage:
+def _copy(record: Record, topic: str, queue_id: int, *, retries: int) -> NewMessage:
     return NewMessage(
         topic=topic,
         queue_id=queue_id,
@@ -145,7 +144,7 @@ def _copy(record: Record, topic: str, queue_id: int) -> NewMessage:
         sys_flag=record.sys_flag,
         born_ms=record.born_ms,
         born_host=record.born_host,
-        reconsume_times=record.reconsume_times + 1,
+        reconsume_times=retries,
     )
 
 

@@ -147,8 +147,8 @@ def given_up(half: Half, root: int) -> NewMessage:
 
 
 def committed(half: Half) -> NewMessage:
-    """The message for its real topic. Its properties, TRAN_MSG included, are unchanged."""
-    message = _again(half)
+    """The message for its real topic, without the properties of stored halves and checks; TRAN_MSG stays."""
+    message = replace(_again(half), properties=packed(_shown(half.properties)))
     return replace(
         message,
         topic=half.topic,
@@ -201,7 +201,7 @@ def check_body(half: Half, copy: NewMessage, queue_offset: int, log_offset: int)
         half.record,
         topic=half.topic,
         queue_id=half.queue_id,
-        properties=copy.properties,
+        properties=packed(_shown(decode_properties(copy.properties))),
         queue_offset=queue_offset,
         log_offset=log_offset,
     )
@@ -211,6 +211,12 @@ def check_body(half: Half, copy: NewMessage, queue_offset: int, log_offset: int)
 def packed(properties: Mapping[str, str]) -> bytes:
     """Encode properties as 4.9.7 does: without the last separator."""
     return encode_properties(properties).removesuffix(b"\x02")
+
+
+def _shown(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties of a half as producers and consumers see them."""
+    hidden = (Property.WAIT, Property.TRANSACTION_PREPARED_OFFSET)
+    return {name: text for name, text in properties.items() if name not in hidden}
 
 
 def _again(half: Half) -> NewMessage:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from rocketq.access.service import AccessService
 from rocketq.broker import Broker, BrokerConfig
 from rocketq.broker.app import kept_settings_path
-from rocketq.broker.config import describe_unknown, unknown_keys
+from rocketq.broker.config import describe_unknown, ineffective_settings, unknown_keys
 from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
@@ -142,6 +142,8 @@ def gather_settings(
 def warn_of_unknown(settings: dict[str, str]) -> None:
     if unknown := unknown_keys(settings):
         log.warning("unknown settings are ignored: %s", describe_unknown(unknown))
+    if ineffective := ineffective_settings(settings):
+        log.warning("settings without effect on this broker: %s", ", ".join(ineffective))
 
 
 def keeps_changes(config_file: Path | None) -> bool:

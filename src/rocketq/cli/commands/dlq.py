@@ -24,6 +24,7 @@ from rocketq.client.admin.dead_letters import (
     ReplayStatus,
     letter_ref,
     origin_of,
+    retries_of,
 )
 from rocketq.client.core.search import Direction, SearchProgress, SearchQuery
 from rocketq.client.core.stored_messages import StoredMessage
@@ -68,7 +69,12 @@ def list_letters(caller: Caller, group: str | None, since: int | None, count_max
 
 
 def _letter_json(letter: StoredMessage) -> dict[str, Any]:
-    return {"letter": letter_name(letter_ref(letter)), "origin_topic": origin_of(letter), **message_json(letter)}
+    return {
+        "letter": letter_name(letter_ref(letter)),
+        "origin_topic": origin_of(letter),
+        "retries": retries_of(letter),
+        **message_json(letter),
+    }
 
 
 def _letters_text(letters: tuple[StoredMessage, ...]) -> str:
@@ -79,7 +85,7 @@ def _letters_text(letters: tuple[StoredMessage, ...]) -> str:
             origin_of(one) or NONE,
             one.tag or NONE,
             " ".join(one.keys) or NONE,
-            one.reconsume_times,
+            retries_of(one),
         )
         for one in letters
     ]

@@ -117,6 +117,13 @@ class ReplayPlan:
     dry_run: bool = False
 
 
+def retries_of(letter: StoredMessage) -> int:
+    """How often a dead letter was retried. Ordered consumers write that into a property; for other groups the stored
+    count is that of deliveries."""
+    text = letter.properties.get("RECONSUME_TIME", "")
+    return int(text) if text.isdecimal() and len(text) < 10 else max(0, letter.reconsume_times - 1)
+
+
 def origin_of(letter: StoredMessage) -> str | None:
     """The topic a dead letter was sent to at first."""
     properties = letter.properties
