@@ -115,6 +115,8 @@ class Broker:
     async def start(self) -> None:
         """Recover the store, serve and register. Port 0 picks a port that is free together with its neighbours."""
         await self.observability.start()
+        if self.observability.port:
+            self.config = replace(self.config, metrics_port=self.observability.port)
         try:
             await self._start()
         except BaseException:

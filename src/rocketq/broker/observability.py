@@ -55,6 +55,11 @@ class BrokerObservability:
         return exporter_type(self._config.metrics_exporter) is ExporterType.PROM
 
     @property
+    def port(self) -> int:
+        """The port in use; 0 while nothing is served."""
+        return self._server.port
+
+    @property
     def addr(self) -> str | None:
         """Where metrics are served; None when they are not."""
         return self._server.addr if self._server.port else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import time
@@ -212,10 +213,9 @@ def test_rejected_sends_are_counted_by_cause(cluster: EmbeddedCluster) -> None:
     name = cluster.brokers[0].config.name
     with Admin(name_servers=cluster.name_server_addr) as admin:
         admin.brokers.set_config(name, {"quotas": "topic/idle: 1 msg/s"})
-    with Producer("p", name_servers=cluster.name_server_addr) as producer:
-        sends = (producer.send(Message(topic="idle", body=b"x")) for _ in range(5))
-        with pytest.raises(RocketQError, match="quota"):
-            list(sends)
+    with Producer("p", name_servers=cluster.name_server_addr) as producer, contextlib.suppress(RocketQError):
+        for _ in range(5):
+            producer.send(Message(topic="idle", body=b"x"))
     with Admin(name_servers=cluster.name_server_addr) as admin:
         admin.brokers.set_config(name, {"quotas": ""})
     assert samples_of(cluster)["rocketq_refused_sends_total"][(("reason", "quota"),)] >= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from rocketq import __version__
 from rocketq.broker.admin.settings import Settings
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.protocol.names import SETTLES_ONCE
@@ -46,6 +47,8 @@ class RuntimeInfo:
             "brokerVersion": str(OUR_VERSION),
             "brokerVersionDesc": version_name(OUR_VERSION),
             SETTLES_ONCE: "true",
+            "product": "RocketQ",
+            "rocketqVersion": __version__,
             "runtime": _duration(max(0, self._clock.now_ms() - started_ms)),
             "startAcceptSendRequestTimeStamp": str(self._settings.config.accept_sends_from_ms),
         }

@@ -48,6 +48,10 @@ class Caller:
         except RocketQError as error:
             self.fail(error)
 
+    def attempt(self, work: Callable[[AsyncAdmin], Awaitable[_Result]]) -> _Result:
+        """The result of the work; RocketQError when it fails."""
+        return run(self._with_admin(work))
+
     def show(self, value: Any, text: str) -> None:
         """The value for programs, or the text for people."""
         click.echo(to_json(value, indent=2) if self.as_json else text)

@@ -11,7 +11,12 @@ from rocketq.cli.commands.tables import NONE, table
 from rocketq.client.admin import AsyncAdmin
 from rocketq.client.fan_out import outcomes
 
-_FIGURES = {"version": "brokerVersionDesc", "put_tps": "putTps", "get_tps": "getTransferedTps"}
+_STATS = {
+    "version": "brokerVersionDesc",
+    "release": "rocketqVersion",
+    "put_tps": "putTps",
+    "get_tps": "getTransferedTps",
+}
 
 
 @click.group()
@@ -24,10 +29,9 @@ def cluster() -> None:
 def show(caller: Caller) -> None:
     """Show all registered brokers. ? marks the rates of a broker that does not answer."""
     rows = caller.run(_rows)
-    titles = ["CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "IN/S", "OUT/S", "STATE"]
+    titles = ["CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "ROCKETQ", "IN/S", "OUT/S", "STATE"]
     lines = [
-        (*(row[name] for name in ("cluster", "broker", "id", "address", *_FIGURES)), row["error"] or "up")
-        for row in rows
+        (*(row[name] for name in ("cluster", "broker", "id", "address", *_STATS)), row["error"] or "up") for row in rows
     ]
     caller.show({"brokers": rows}, table(titles, lines) if rows else "no broker is registered")
 
@@ -42,15 +46,15 @@ async def _rows(admin: AsyncAdmin) -> list[dict[str, Any]]:
             "broker": name,
             "id": broker_id,
             "address": addr,
-            **_figures(found.results.get(addr)),
+            **_stats(found.results.get(addr)),
             "error": str(found.failures[addr]) if addr in found.failures else None,
         }
         for name, broker_id, addr in places
     ]
 
 
-def _figures(status: dict[str, str] | None) -> dict[str, str | None]:
+def _stats(status: dict[str, str] | None) -> dict[str, str | None]:
     """Rates are of the last ten seconds, the first of several numbers."""
     if status is None:
-        return dict.fromkeys(_FIGURES)
-    return {ours: (status.get(theirs, "").split(" ")[0] or NONE) for ours, theirs in _FIGURES.items()}
+        return dict.fromkeys(_STATS)
+    return {ours: (status.get(theirs, "").split(" ")[0] or NONE) for ours, theirs in _STATS.items()}

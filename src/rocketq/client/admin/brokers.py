@@ -13,10 +13,10 @@ from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.clients import Producer, ProducerTable
 from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.bodies.routes import ClusterTable
-from rocketq.protocol.bodies.stats import ReplicationState, StatsData
+from rocketq.protocol.bodies.stats import ConsumeStatsList, ReplicationState, StatsData
 from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.config_text import decode_config, format_config
-from rocketq.protocol.headers.admin import StatsRequest
+from rocketq.protocol.headers.admin import BrokerConsumeStatsRequest, StatsRequest
 from rocketq.protocol.headers.nameserver import AddWritePermRequest, WipeWritePermRequest
 from rocketq.protocol.requests import make_request
 from rocketq.remoting.address import split_addr
@@ -145,6 +145,12 @@ class AsyncBrokers:
         """Give a broker's topics write permission in the routes of every NameServer, or take it for maintenance."""
         header = AddWritePermRequest if writable else WipeWritePermRequest
         await self._session.call_all_name_servers(header(broker_name=broker_name))
+
+    async def consume_stats(self, broker: str) -> ConsumeStatsList:
+        """Progress of all groups that committed offsets to a broker."""
+        addr = await self._directory.addr(broker)
+        answer = await self._session.call(addr, BrokerConsumeStatsRequest(order=False))
+        return ConsumeStatsList.decode(answer.body)
 
     async def producers(self, broker: str) -> dict[str, tuple[Producer, ...]]:
         """Connected producers by group."""
