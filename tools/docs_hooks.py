@@ -13,9 +13,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from rocketq.access.config import AccessConfig
+from rocketq.access.rights import RIGHTS
 from rocketq.broker.admin.settings import FIXED_KEYS
 from rocketq.broker.config import BrokerConfig
 from rocketq.nameserver.config import NameServerConfig
+from rocketq.protocol.codes import code_name
 from rocketq.store import StoreConfig
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Fill in settings tables; links from the documentation to root pages become links between pages."""
     markdown = _MARK.sub(lambda found: "\n".join(settings_table(CONFIGS[found[1]])), markdown)
+    markdown = markdown.replace("<!-- rights -->", "\n".join(rights_table()))
     for name, page in ROOT_PAGES.items():
         markdown = re.sub(rf"\]\((?:\.\./)+{re.escape(name)}", f"](../{page}", markdown)
     return markdown
@@ -52,6 +55,14 @@ def settings_table(kind: type) -> Iterator[str]:
         key, about = item.metadata["key"], item.metadata["about"].replace("|", "\\|")
         default, unit = _default(item.default), _unit(item.name, item.default)
         yield f"| `{key}` | {default} | {unit} | {_live(kind, item)} | {about} |"
+
+
+def rights_table() -> Iterator[str]:
+    """One row for each request code."""
+    yield "| code | request | needs |"
+    yield "|---|---|---|"
+    for code, row in sorted(RIGHTS.items()):
+        yield f"| {int(code)} | `{code_name(code)}` | {row.describe()} |"
 
 
 def _default(value: Any) -> str:

@@ -149,8 +149,8 @@ def test_mqadmin_4_changes_accounts(tmp_path: Path) -> None:
     with secured(tmp_path, "plain") as cluster, tools("4.9.7", cluster, tmp_path) as admin:
         time.sleep(0.5)  # the tool asks the NameServer for the cluster's brokers
         on = ("-c", CLUSTER_NAME)
-        done = admin("updateAclConfig", *on, "-a", "tester7", "-s", "secret-7", "-t", "topicB=PUB,topicC=SUB", "-u", "SUB",
-                     "-i", "DENY", "-w", "192.168.0.*")  # fmt: skip
+        rights = ("-t", "topicB=PUB,topicC=SUB", "-u", "SUB", "-i", "DENY", "-w", "192.168.0.*")
+        done = admin("updateAclConfig", *on, "-a", "tester7", "-s", "secret-7", *rights)
         assert "success" in done
         listed = admin("getAclConfig", *on)
         assert "tester7" in listed

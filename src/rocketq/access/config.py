@@ -160,7 +160,7 @@ class AccessConfig:
     def inner_credentials(self) -> Credentials | None:
         """What this broker signs its own requests with."""
         named = _pair(self.inner, "innerClientAuthenticationCredentials", "accessKey", "secretKey")
-        return None if named is None else Credentials(*named)
+        return None if named is None else Credentials(*named, fresh=self.require_fresh)
 
     @property
     def first_user(self) -> tuple[str, str] | None:

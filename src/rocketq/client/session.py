@@ -18,7 +18,7 @@ from rocketq.client.members import Members, handlers
 from rocketq.client.name_servers import NameServers, address_list, parse_name_servers
 from rocketq.client.routes import RouteCache
 from rocketq.errors import ConfigError
-from rocketq.protocol.acl import Credentials, sign
+from rocketq.protocol.acl import Credentials
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
@@ -27,6 +27,7 @@ from rocketq.protocol.headers.wire import Header
 from rocketq.protocol.requests import make_request
 from rocketq.remoting import ClientTls, Connection, ConnectionPool, Dispatcher, Hook
 from rocketq.remoting.address_server import AddressServer
+from rocketq.remoting.signing import sign_now
 from rocketq.runtime.clock import Clock, SystemClock
 
 
@@ -141,7 +142,7 @@ class Session:
 
     async def notify_command(self, addr: str, command: Command, *, timeout_ms: int | None = None) -> None:
         if self.config.credentials is not None:
-            command = sign(command, self.config.credentials)
+            command = sign_now(command, self.config.credentials)
         self._refuse_if_closed()
         addr = self.config.addr_map.get(addr, addr)
         await self._pool.invoke_oneway(addr, command, timeout_ms or self.config.control_timeout_ms)
@@ -165,7 +166,7 @@ class Session:
         self, addr: str, command: Command, *, timeout_ms: int | None = None, accept: Collection[int] = _DONE
     ) -> Command:
         if self.config.credentials is not None:
-            command = sign(command, self.config.credentials)
+            command = sign_now(command, self.config.credentials)
         self._refuse_if_closed()
         addr = self.config.addr_map.get(addr, addr)
         answer = await self._pool.invoke(addr, command, timeout_ms or self.config.control_timeout_ms)

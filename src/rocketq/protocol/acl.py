@@ -30,9 +30,11 @@ class Credentials:
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
+    fresh: bool = False
+    """Sign a time and a nonce, too, so that brokers with requireFreshSignature accept a request once."""
 
 
-def sign(command: Command, credentials: Credentials) -> Command:
+def sign(command: Command, credentials: Credentials, *, signed_at_ms: int = 0, nonce: str = "") -> Command:
     """The request with access key, token and signature in its ext fields; all other fields must be there already.
 
     Empty ones stay away from the binary form: Java reads them as null there, and then signs the text "null".
@@ -43,6 +45,8 @@ def sign(command: Command, credentials: Credentials) -> Command:
     ext_fields = {**kept, ACCESS_KEY: credentials.access_key}
     if credentials.security_token is not None:
         ext_fields[SECURITY_TOKEN] = credentials.security_token
+    if nonce:
+        ext_fields |= {SIGNED_AT: str(signed_at_ms), NONCE: nonce}
     ext_fields[SIGNATURE] = signature_of(ext_fields, command.body, credentials.secret_key)
     return replace(command, ext_fields=ext_fields)
 

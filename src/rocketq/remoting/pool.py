@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rocketq.errors import ConnectionClosedError, RequestTimeoutError, UnreachableError
-from rocketq.protocol.acl import Credentials, sign
+from rocketq.protocol.acl import Credentials
 from rocketq.protocol.command import Command
 from rocketq.remoting.address import split_addr
 from rocketq.remoting.connection import Connection, Endpoint
 from rocketq.remoting.dispatch import Dispatcher, Hook
 from rocketq.remoting.limits import IdleWatch, Limits
+from rocketq.remoting.signing import sign_now
 from rocketq.remoting.tls import ClientTls
 
 _HEADER_BYTES_MAX = 4 << 20  # of answers: servers are trusted more than clients
@@ -61,14 +62,14 @@ class ConnectionPool:
         deadline_s = _now_s() + timeout_ms / 1000
         connection = await self.ready(addr, command.code, timeout_ms)
         if self._credentials is not None:
-            command = sign(command, self._credentials)
+            command = sign_now(command, self._credentials)
         return await connection.call(command, max(1, int((deadline_s - _now_s()) * 1000)))
 
     async def invoke_oneway(self, addr: str, command: Command, timeout_ms: int = 3_000) -> None:
         """Return when the request is written to the transport."""
         connection = await self.ready(addr, command.code, timeout_ms)
         if self._credentials is not None:
-            command = sign(command, self._credentials)
+            command = sign_now(command, self._credentials)
         connection.call_oneway(command)
 
     @property

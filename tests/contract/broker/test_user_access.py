@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from rocketq.errors import ConfigError
-from rocketq.protocol.acl import Credentials
+from rocketq.protocol.acl import Credentials, sign
 from rocketq.protocol.command import Command, HeaderForm
+from rocketq.remoting.signing import sign_now
 from tests.contract.broker.kit import (
     Peer,
     beat,
@@ -309,3 +310,21 @@ async def test_accounts_of_acl_1_become_users(tmp_path: Path) -> None:
             answer = await ask(peer, sender, 310, letters(send_fields("D")), b"b")
             assert answer.remark == denied("Topic:D", "the decision is deny", "sender1")
             assert (await ask(peer, sender, 30, {"topic": "T", "queueId": 0})).code == 0
+
+
+@over_loopback
+async def test_captured_requests_are_worthless_where_signatures_must_be_fresh(tmp_path: Path) -> None:
+    """Goal: a request with signed time and nonce is executed once; one without is rejected."""
+    settings = SETTINGS | {"requireFreshSignature": "true"}
+    async with running_broker(tmp_path, **settings) as broker, connected(broker.addr) as (peer,):
+        plain = await ask(peer, ROOT, 17, TOPIC | {"topic": "T"})
+        assert (plain.code, "no time and nonce" in (plain.remark or "")) == (16, True)
+        request = peer.request(17, TOPIC | {"topic": "T"})
+        fresh = sign_now(request, replace(ROOT, fresh=True))
+        assert [(await peer.ask_together(fresh))[0].code for _ in range(2)] == [0, 16]
+        old = sign(request, ROOT, signed_at_ms=5, nonce="n")
+        assert (await peer.ask_together(old))[0].code == 16
+        for _ in range(3):
+            send = sign_now(peer.request(310, letters(send_fields("T")), b"b"), replace(ROOT, fresh=True))
+            assert [(await peer.ask_together(send))[0].code for _ in range(2)] == [0, 16]
+        assert stored(broker) == 3

@@ -36,7 +36,7 @@ class _Servant:
         return {} if addr is None else {"namesrv": addr}
 
 
-@click.command(epilog=example("rocketq namesrv", "rocketq namesrv --host 0.0.0.0 -c namesrv.conf"))
+@click.command(epilog=example("rocketq namesrv", "rocketq namesrv --host 0.0.0.0 --set allowAnonymous=true"))
 @click.option("--host", help="The address to listen at.  [default: 127.0.0.1, or bindAddress of the file]")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 picks a free one.  [default: 9876, or listenPort]")
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A namesrv.conf.")

@@ -22,7 +22,7 @@ from rocketq.errors import (
     RequestTimeoutError,
     UnreachableError,
 )
-from rocketq.protocol.acl import Credentials, sign
+from rocketq.protocol.acl import Credentials
 from rocketq.protocol.bodies.routes import TopicRoute
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.command import Command
@@ -31,6 +31,7 @@ from rocketq.protocol.headers.nameserver import RouteRequest
 from rocketq.protocol.headers.wire import Header
 from rocketq.protocol.requests import make_request
 from rocketq.remoting.address import split_addr
+from rocketq.remoting.signing import sign_now
 from rocketq.remoting.tls import ClientTls
 
 CONNECT_TIMEOUT_MS: Final = 3_000
@@ -232,7 +233,7 @@ class BlockingClient:
             link.close()
 
     def signed(self, command: Command) -> Command:
-        return command if self._credentials is None else sign(command, self._credentials)
+        return command if self._credentials is None else sign_now(command, self._credentials)
 
     def call(
         self,
