@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,7 +93,15 @@ class Member:
             addr=addr, ha_addr=addr, times=group.times, lease_mode=group.mode, rules=group.rules, poll_ms=1_000
         )
         replica = FencedStore(store, "cluster", "broker-a")
-        self.running = FencedReplica(replica, settings, group.control(), SystemClock(), self.roles)
+        self.running = FencedReplica(
+            replica,
+            settings,
+            group.control(),
+            SystemClock(),
+            self.roles,
+            secret=group.secrets[self.number],
+            tls=group.tls,
+        )
         await self.running.start("127.0.0.1", self.port)
 
     async def stop(self, *, cleanly: bool) -> None:
@@ -124,7 +133,12 @@ class LocalGroup:
         min_in_sync: int = 2,
         mode: LeaseMode = LeaseMode.AVAILABLE,
         control: Callable[[], ControlStore] | None = None,
+        secrets: Sequence[bytes | None] = (),
+        tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
     ) -> None:
+        """`secrets`: of haSecretFile, one per member; none: the secret of the control store."""
+        self.secrets = secrets or [None] * count
+        self.tls = tls
         self.flush_type = flush_type
         self.mode = mode
         self.times = LeaseTimes(keep_alive_ms=300, valid_ms=2_000, ttl_ms=4_000)

@@ -6,12 +6,17 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rocketq.broker.config import BrokerConfig
+from rocketq.broker.ha.fenced_replicas import load_secret, replication_tls
+from rocketq.errors import ConfigError
+from rocketq.remoting.certificates import write_self_signed
 from rocketq.replication import fenced_listener
 from rocketq.replication.agent import Role
 from rocketq.replication.fenced_auth import AuthRequest, Credentials, StreamIdentity, encode_auth_request, make_proof
@@ -378,3 +383,93 @@ def test_replicas_that_start_at_once_agree_on_one_secret(tmp_path: Path) -> None
         assert repr(secret) not in repr(master.replica.agent.view)
 
     run(lambda: LocalGroup(tmp_path), work)
+
+
+def test_a_replica_with_another_secret_is_kept_out(tmp_path: Path) -> None:
+    """Goal: haSecretFile of two replicas is equal, of the third one not: it neither follows nor counts."""
+    one, other = b"the same secret of two", b"another one altogether"
+
+    async def work(group: LocalGroup) -> None:
+        await until(lambda: any(member.leads for member in group.members[:2]), group.describe)
+        master = next(member for member in group.members[:2] if member.leads)
+        await until(lambda: len(master.replica.agent.term.in_sync) == 2, group.describe)  # type: ignore[union-attr]
+        assert await master.is_answered(master.append(1))
+        stranger = group.members[2]
+        await until(lambda: "authentication failed" in stranger.replica.follower.failure, group.describe)
+        assert stranger.replica.agent.view.secret is None
+        assert stranger.store.log_end == 0
+        term = master.replica.agent.term
+        assert term is not None
+        assert len(term.in_sync) == 2
+
+    async def limited() -> None:
+        group = LocalGroup(tmp_path, secrets=[one, one, other])
+        async with asyncio.timeout(HANG_S):
+            for member in group.members[:2]:
+                await member.start()
+                await until(lambda: group.members[0].leads, group.describe)
+            await group.members[2].start()
+            try:
+                await work(group)
+            finally:
+                await group.__aexit__()
+
+    asyncio.run(limited())
+
+
+async def first_byte(master: Member, context: ssl.SSLContext) -> bytes:
+    """Of the answer to a valid request; empty when the connection fails."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", master.port, ssl=context)
+        writer.write(encode_frame(auth_request(identity(master, 2), bytes(32))))
+        try:
+            return await reader.read(1)
+        finally:
+            writer.close()
+    except OSError:  # SSLError is one
+        return b""
+
+
+def test_replication_over_tls_requires_certificates_of_the_authority(tmp_path: Path) -> None:
+    """Goal: replicas with certificates replicate; peers without one or with one of another authority get nothing."""
+    for name in ("own", "other"):
+        (tmp_path / name).mkdir()
+    cert, key = write_self_signed(tmp_path / "own")
+    other_cert, other_key = write_self_signed(tmp_path / "other")
+
+    def contexts(own: Path, own_key: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        given = {"haTlsCa": str(cert), "haTlsCert": str(own), "haTlsKey": str(own_key)}
+        made = replication_tls(BrokerConfig.from_java({"brokerName": "b"} | given))
+        assert made is not None
+        return made
+
+    async def work(group: LocalGroup) -> None:
+        master = await group.leader()
+        assert await master.is_answered(master.append(1))
+        await group.is_equal()
+        plain = await Peer.connect(master.port)
+        plain.send(auth_request(identity(master, 2), bytes(32)))
+        assert await plain.ended() == []
+        bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
+        for context in (bare, contexts(other_cert, other_key)[1]):
+            assert await first_byte(master, context) == b""
+        await assert_serves(group, master, 2)
+
+    run(lambda: LocalGroup(tmp_path / "data", tls=contexts(cert, key)), work)
+
+
+@pytest.mark.parametrize("content", [b"short", None], ids=["too short", "absent"])
+def test_a_bad_secret_file_stops_the_start(tmp_path: Path, content: bytes | None) -> None:
+    """Goal: one line that names the setting."""
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match="haSecretFile"):
+        load_secret(str(path))
+
+
+def test_tls_files_are_set_together() -> None:
+    """Goal: a certificate without its authority is no TLS."""
+    with pytest.raises(ConfigError, match="haTlsCa"):
+        BrokerConfig.from_java({"brokerName": "b", "haTlsCert": "cert.pem"})
