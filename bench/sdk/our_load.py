@@ -1,6 +1,6 @@
 """Our client under one load, in a process of its own; CPU is this process's, user and system.
 
-python -m bench.sdk.our_load send NAMESERVER TOPIC CONCURRENT SECONDS [auto]
+python -m bench.sdk.our_load send NAMESERVER TOPIC CONCURRENT SECONDS [single]
 python -m bench.sdk.our_load gather|nowait|callback|many NAMESERVER TOPIC COUNT SECONDS
 python -m bench.sdk.our_load sync NAMESERVER TOPIC THREADS SECONDS
 python -m bench.sdk.our_load consume NAMESERVER TOPIC COUNT BATCH      push consumer
@@ -31,6 +31,7 @@ from rocketq.client import (
     ProducerConfig,
     PullConfig,
     PushConfig,
+    SendResult,
     StoredMessage,
 )
 from rocketq.remoting.loops import run
@@ -93,6 +94,35 @@ async def gather(name_server: str, topic: str, count: int, seconds: float, confi
             while time.monotonic() < until:
                 await asyncio.gather(*(producer.send(message(topic)) for _ in range(count)))
                 meter.count += count
+        meter.report()
+
+
+async def nowait(name_server: str, topic: str, count: int, seconds: float, config: ProducerConfig, mode: str) -> None:
+    """`nowait`: a future each; `callback`: a function each; `many`: one result per call of send_many."""
+    meter = Meter()
+    async with AsyncProducer("our-load", name_servers=name_server, config=config) as producer:
+        await producer.send(message(topic))
+
+        def done(result: SendResult | None, error: BaseException | None) -> None:
+            assert error is None
+
+        bodies = [BODY] * count
+        for span_s in (WARM_UP_S, seconds):
+            meter.start()
+            until = time.monotonic() + span_s
+            while time.monotonic() < until:
+                if mode == "many":
+                    await producer.send_many(topic, bodies, tags="TagA")
+                elif mode == "callback":
+                    await producer.wait_for_room()
+                    for _ in range(count):
+                        producer.send_nowait(message(topic), done)
+                    await asyncio.sleep(0)
+                else:
+                    for future in [producer.send_nowait(message(topic)) for _ in range(count)]:
+                        await future
+                meter.count += count
+            await producer.flush()
         meter.report()
 
 
@@ -168,12 +198,13 @@ async def pull(name_server: str, topic: str, count: int, batch: int, mode: str) 
 
 def main() -> None:
     mode, name_server, topic, number, amount = sys.argv[1:6]
-    batching = Batching() if sys.argv[6:] == ["auto"] else None
-    config = ProducerConfig(send_timeout_ms=10_000, **({"batching": batching} if batching else {}))
+    config = ProducerConfig(send_timeout_ms=10_000, batching=None if sys.argv[6:] == ["single"] else Batching())
     if mode == "send":
         run(send(name_server, topic, int(number), float(amount), config))
     elif mode == "gather":
         run(gather(name_server, topic, int(number), float(amount), config))
+    elif mode in ("nowait", "callback", "many"):
+        run(nowait(name_server, topic, int(number), float(amount), config, mode))
     elif mode == "sync":
         sync(name_server, topic, int(number), float(amount), config)
     elif mode == "consume":

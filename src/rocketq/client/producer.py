@@ -6,9 +6,11 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
+from rocketq.client.batcher import OnDone
 from rocketq.client.core.batches import check_batch
 from rocketq.client.core.config import ProducerConfig, check_group
 from rocketq.client.core.messages import Message, check, decode_recall_handle, half_properties
@@ -23,8 +25,9 @@ from rocketq.client.errors import (
     SelectorError,
     WrongLoopError,
 )
-from rocketq.client.producer_pipeline import ProducerPipeline
+from rocketq.client.producer_pipeline import Exchange, ProducerPipeline
 from rocketq.client.replies import ReplyWaiters, reply_properties, reply_topic, request_properties
+from rocketq.client.send_many import SendManyResult
 from rocketq.client.session import Session, SessionConfig
 from rocketq.client.trace import SendTracer, TraceCollector
 from rocketq.client.transactions import TransactionListener, Transactions
@@ -107,6 +110,18 @@ def _no_result(nothing: None) -> tuple[SendResult, ...]:
     return ()
 
 
+def _key_tuple(keys: str | Sequence[str] | None) -> tuple[str, ...]:
+    return () if keys is None else (keys,) if isinstance(keys, str) else tuple(keys)
+
+
+def _call_back(on_done: OnDone, task: asyncio.Task[SendResult]) -> None:
+    error = ClientClosedError("the producer") if task.cancelled() else task.exception()
+    try:
+        on_done(None if error is not None else task.result(), error)
+    except Exception:  # a callback of the user
+        log.exception("a callback of a send failed")
+
+
 class AsyncProducer:
     """Sends messages as a member of `group`.
 
@@ -144,6 +159,7 @@ class AsyncProducer:
         self._trace: TraceCollector | None = None
         self._tracer: SendTracer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._sends: set[asyncio.Task[SendResult]] = set()
         self._closed = False
 
     # life cycle
@@ -216,6 +232,10 @@ class AsyncProducer:
         """
         self._check_ready()
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        if queue is None and sharding_key is None and select is None and not self._observer:
+            future = self._pipeline.plain(message, limit_ms)
+            if future is not None:
+                return await future
         extra = None
         if sharding_key is not None or select is not None:
             if queue is not None or (sharding_key is not None and select is not None):
@@ -225,6 +245,97 @@ class AsyncProducer:
         if not self._observer:
             return await self._pipeline.one(message, queue, limit_ms, extra)
         return await self._observed(SendMode.SEND, message, queue, self._pipeline.one(message, queue, limit_ms, extra))
+
+    @overload
+    def send_nowait(
+        self, message: Message, on_done: None = None, *, timeout_ms: int | None = None
+    ) -> asyncio.Future[SendResult]: ...
+
+    @overload
+    def send_nowait(self, message: Message, on_done: OnDone, *, timeout_ms: int | None = None) -> None: ...
+
+    def send_nowait(
+        self, message: Message, on_done: OnDone | None = None, *, timeout_ms: int | None = None
+    ) -> asyncio.Future[SendResult] | None:
+        """Start a send; the future has the result. Messages of one turn of the loop share requests.
+
+        With `on_done` there is no future: it is called on the loop with the result and None, or None and the error.
+        An invalid message raises MessageInvalidError here. TooManySendsError: the limits of `in_flight_count_max` or
+        `in_flight_bytes_max` are reached; wait with `wait_for_room()`.
+        """
+        self._check_ready()
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        if not self._observer:
+            if on_done is not None:
+                if self._pipeline.post(message, on_done, limit_ms):
+                    return None
+            else:
+                result: asyncio.Future[SendResult] = self._running_loop().create_future()
+                if self._pipeline.post(message, result, limit_ms):
+                    return result
+        self._pipeline.check(message)
+        self._pipeline.check_room(len(message.body))
+        task = self._running_loop().create_task(self.send(message, timeout_ms=timeout_ms))
+        self._sends.add(task)
+        task.add_done_callback(self._sends.discard)
+        if on_done is None:
+            return task
+        task.add_done_callback(partial(_call_back, on_done))
+        return None
+
+    async def wait_for_room(self) -> None:
+        """Return when half of what may be in flight is free; at once if it is."""
+        self._check_ready()
+        await self._pipeline.in_flight.half_empty()
+
+    async def flush(self) -> None:
+        """Return when every send that was started has ended."""
+        self._check_ready()
+        while self._sends or self._pipeline.in_flight.count:
+            await self._pipeline.flush()
+            if self._sends:
+                await asyncio.wait(self._sends)
+
+    async def send_many(
+        self,
+        topic: str,
+        bodies: Sequence[bytes],
+        *,
+        tags: str | Sequence[str | None] | None = None,
+        keys: Sequence[str | Sequence[str] | None] | None = None,
+        properties: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendManyResult:
+        """Send one message for each body, in batches; the cheapest way for many messages that are there at once.
+
+        `tags` is one tag for all, or one for each; `keys` has a text or texts for each; `properties` are the same for
+        all, or one mapping for each. BatchFailedError has the results of those that were sent. Hooks see one send.
+        """
+        self._check_ready()
+        count = len(bodies)
+        tag_list = [tags] * count if isinstance(tags, str) else tags
+        key_list = None if keys is None else [_key_tuple(each) for each in keys]
+        shared = [properties] * count if isinstance(properties, Mapping) else properties
+        for name, given in (("tags", tag_list), ("keys", key_list), ("properties", shared)):
+            if given is not None and len(given) != count:
+                raise ConfigError(f"{name} has {len(given)} values for {count} bodies")
+        check(Message(topic=topic, body=b"-"))
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self.session.clock.monotonic_ms() + limit_ms
+        work = self._pipeline.many(topic, bodies, tag_list, key_list, shared, deadline_ms)
+        if not self._observer:
+            return await work
+        messages = tuple(Message(topic=topic, body=body) for body in bodies)
+        return await self._observer.around(SendMode.BATCH, messages, None, work, tuple)
+
+    def send_directly(
+        self, message: Message, timeout_ms: int | None, exchange: Exchange
+    ) -> SendResult | Coroutine[Any, Any, SendResult] | None:
+        """A send on a socket of the calling thread; see ProducerPipeline. None with hooks or traces."""
+        if self._observer or self._closed:
+            return None
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        return self._pipeline.send_directly(message, limit_ms, exchange)
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
@@ -371,6 +482,10 @@ class AsyncProducer:
         }
 
     # internals
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None
+        return self._loop
 
     @property
     def _what(self) -> str:

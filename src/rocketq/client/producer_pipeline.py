@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Coroutine, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from rocketq.client.core.batches import Accumulator, Batching, batch_request, encode_element, split, stored_bytes
+from rocketq.client.batcher import Batcher, Lane
+from rocketq.client.core.batches import Batching, batch_request, encode_element, split, stored_bytes
 from rocketq.client.core.config import ProducerConfig
 from rocketq.client.core.messages import EncodeOptions, Message, Outgoing, check_and_encode, check_properties
 from rocketq.client.core.routes import FaultLatency
 from rocketq.client.core.send_flow import Accepted, SendResult, batch_results, send_result
-from rocketq.client.errors import BatchFailedError, ClientClosedError, TooManySendsError
-from rocketq.client.send import Prober, SendPath
+from rocketq.client.errors import BatchFailedError, TooManySendsError
+from rocketq.client.in_flight import InFlight
+from rocketq.client.send import Prober, SendPath, Tried
+from rocketq.client.send_many import BatchPart, SendManyResult
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
+from rocketq.kernel.send_batch import SendBatch
 from rocketq.model import SysFlag
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.command import Command
 from rocketq.protocol.compression import compress
-from rocketq.protocol.failures import MessageIllegalError
-from rocketq.protocol.names import Property
-from rocketq.runtime.clock import Clock
+from rocketq.protocol.names import RETRY_PREFIX, Property
 
 ASIDE_BYTES: Final = 256 << 10
 """Larger bodies are compressed on a thread, so that the loop is not blocked."""
@@ -58,245 +59,11 @@ class MessageEncoder:
         outgoing.sys_flag |= kind.sys_flag
 
 
-class InFlight:
-    """Limits the number and bytes of sends in flight; capacity is granted first come, first served."""
-
-    def __init__(self, count_max: int, bytes_max: int) -> None:
-        self._count_max = count_max
-        self._bytes_max = bytes_max
-        self.count = 0
-        self.size_bytes = 0
-        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
-        self._empty: asyncio.Event | None = None
-
-    def try_enter(self, size_bytes: int) -> bool:
-        """Reserve capacity if there is enough."""
-        if self._waiting or not self._fits(size_bytes):
-            return False
-        self.count += 1
-        self.size_bytes += size_bytes
-        return True
-
-    async def enter(self, size_bytes: int, timeout_ms: int) -> None:
-        """Wait for capacity; TooManySendsError on timeout."""
-        if self.try_enter(size_bytes):
-            return
-        room = asyncio.get_running_loop().create_future()
-        entry = (room, size_bytes)
-        self._waiting.append(entry)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await room
-        except BaseException as error:
-            if room.done() and not room.cancelled() and room.exception() is None:
-                self.leave(size_bytes)  # capacity was granted at the same time
-            elif entry in self._waiting:
-                self._waiting.remove(entry)
-            self._admit()
-            if isinstance(error, TimeoutError):
-                raise TooManySendsError(self.count, self.size_bytes, timeout_ms) from None
-            raise
-
-    def leave(self, size_bytes: int) -> None:
-        self.count -= 1
-        self.size_bytes -= size_bytes
-        if self._waiting:
-            self._admit()
-        if self._empty is not None and self.count == 0:
-            self._empty.set()
-
-    async def drained(self, timeout_ms: int) -> bool:
-        """Whether all sends in flight ended in time."""
-        if self.count == 0:
-            return True
-        self._empty = asyncio.Event()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._empty.wait()
-        except TimeoutError:
-            return False
-        return True
-
-    def close(self, what: str) -> None:
-        """Fail everything that waits for capacity."""
-        while self._waiting:
-            room, _ = self._waiting.popleft()
-            if not room.done():
-                room.set_exception(ClientClosedError(what))
-
-    def _fits(self, size_bytes: int) -> bool:
-        """A send that is larger than the limit is admitted while no other is in flight."""
-        if self.count == 0:
-            return True
-        return self.count < self._count_max and self.size_bytes + size_bytes <= self._bytes_max
-
-    def _admit(self) -> None:
-        while self._waiting:
-            room, size_bytes = self._waiting[0]
-            if not room.done():
-                if not self._fits(size_bytes):
-                    return
-                self.count += 1
-                self.size_bytes += size_bytes
-                room.set_result(None)
-            self._waiting.popleft()
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """The common properties of messages of one request."""
-
-    topic: str
-    queue: MessageQueue | None
-    wait: bool
-
-
-class _Waiting:
-    __slots__ = ("deadline_ms", "element", "outgoing", "result")
-
-    def __init__(
-        self, outgoing: Outgoing, element: bytes, deadline_ms: int, result: asyncio.Future[SendResult]
-    ) -> None:
-        self.outgoing = outgoing
-        self.element = element
-        self.deadline_ms = deadline_ms
-        self.result = result
-
-
-class Batcher:
-    """Belongs to one producer and its loop."""
-
-    def __init__(self, path: SendPath, config: Batching, clock: Clock) -> None:
-        self._path = path
-        self._config = config
-        self._clock = clock
-        self._loop = asyncio.get_running_loop()
-        self._accumulator: Accumulator[_Waiting] = Accumulator(config)
-        self._keys: dict[tuple[str, MessageQueue | None, bool], _Key] = {}
-        self._turn_set = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def add(
-        self, topic: str, outgoing: Outgoing, queue: MessageQueue | None, wait: bool, timeout_ms: int
-    ) -> asyncio.Future[SendResult]:
-        now_ms = self._clock.monotonic_ms()
-        result: asyncio.Future[SendResult] = self._loop.create_future()
-        element = encode_element(outgoing)
-        key = self._key(topic, queue, wait)
-        waiting = _Waiting(outgoing, element, now_ms + timeout_ms, result)
-        full = self._accumulator.add(key, waiting, len(element), now_ms)
-        if full is not None:
-            self._start(key, full)
-        if not self._turn_set:
-            self._turn_set = True
-            self._loop.call_soon(self._turn)
-        return result
-
-    async def close(self) -> None:
-        """Send or fail everything that was added."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for key, items in self._accumulator.drain():
-            self._start(key, items)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def __len__(self) -> int:
-        return len(self._accumulator)
-
-    def _key(self, topic: str, queue: MessageQueue | None, wait: bool) -> _Key:
-        parts = (topic, queue, wait)
-        key = self._keys.get(parts)
-        if key is None:
-            if len(self._keys) > 10_000:
-                self._keys.clear()
-            key = self._keys[parts] = _Key(topic, queue, wait)
-        return key
-
-    def _turn(self) -> None:
-        """Send the batches that are due, and schedule the next run."""
-        self._turn_set = False
-        now_ms = self._clock.monotonic_ms()
-        for key, items in self._accumulator.due(now_ms):
-            self._start(key, items)
-        if self._config.linger_ms and (next_ms := self._accumulator.next_ms()) is not None:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_later(max(1, next_ms - now_ms) / 1000, self._turn)
-
-    def _start(self, key: Hashable, items: list[_Waiting]) -> None:
-        assert isinstance(key, _Key)
-        task = self._loop.create_task(self._send(key, items))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _send(self, key: _Key, items: list[_Waiting]) -> None:
-        try:
-            await self._complete(key, items)
-        except RocketQError as error:
-            _set_error(items, error)
-        except asyncio.CancelledError:
-            _set_error(items, ClientClosedError("the producer"))
-            raise
-        except Exception as error:  # every waiting sender must get the error
-            _set_error(items, error)
-        finally:
-            self._accumulator.ended(key)
-            if len(self._accumulator) and not self._turn_set:
-                self._turn()
-
-    async def _complete(self, key: _Key, items: list[_Waiting]) -> None:
-        if len(items) == 1:
-            _set_results(items, [await self._single(key, items[0])])
-            return
-        try:
-            results = await self._several(key, items)
-        except MessageIllegalError:  # too large for this broker as a batch, maybe not as single messages
-            for item in items:
-                try:
-                    _set_results([item], [await self._single(key, item)])
-                except RocketQError as error:
-                    _set_error([item], error)
-            return
-        _set_results(items, results)
-
-    async def _several(self, key: _Key, items: list[_Waiting]) -> list[SendResult]:
-        outgoing = batch_request([item.element for item in items], wait=key.wait)
-        code = RequestCode.SEND_BATCH_MESSAGE
-        left_ms = self._left_ms(items)
-        if key.queue is not None:
-            answer = await self._path.to_queue(key.queue, outgoing, left_ms, code)
-        else:
-            answer = await self._path.anywhere(key.topic, outgoing, left_ms, code)
-        return batch_results(answer, [item.outgoing.unique_key for item in items])
-
-    async def _single(self, key: _Key, item: _Waiting) -> SendResult:
-        left_ms = self._left_ms([item])
-        if key.queue is not None:
-            answer = await self._path.to_queue(key.queue, item.outgoing, left_ms)
-        else:
-            answer = await self._path.anywhere(key.topic, item.outgoing, left_ms)
-        return send_result(answer, item.outgoing.unique_key)
-
-    def _left_ms(self, items: Sequence[_Waiting]) -> int:
-        """The shortest remaining timeout bounds the request, so that no sender waits longer than its timeout."""
-        return max(1, min(item.deadline_ms for item in items) - self._clock.monotonic_ms())
-
-
-def _set_results(items: Sequence[_Waiting], results: Sequence[SendResult]) -> None:
-    for item, result in zip(items, results, strict=True):
-        if not item.result.done():
-            item.result.set_result(result)
-
-
-def _set_error(items: Sequence[_Waiting], error: Exception) -> None:
-    for item in items:
-        if not item.result.done():
-            item.result.set_exception(error)
-
-
+Exchange = Callable[[str, Callable[[int], bytes], int, int], Command]
+"""An exchange with an address: the frame for an opaque, the request code and the timeout in ms; the answer."""
 TOPICS_MAX: Final = 10_000
+MANY_COUNT_MAX: Final = 2_000
+"""Messages per request of `send_many`: their ids fit the header of the answer."""
 
 
 class ProducerPipeline:
@@ -314,18 +81,24 @@ class ProducerPipeline:
             template_topic=config.template_topic,
             new_topic_queues=config.new_topic_queues,
         )
+        self._retry_policy = config.retry_policy()
         self._prober = Prober(session, faults, self.path) if faults is not None else None
         self._batching = config.batching
         self._batch_bytes_max = config.batch_bytes_max
+        self._encode_options = config.encode_options()
+        self._send_timeout_ms = config.send_timeout_ms
         self._batcher: Batcher | None = None
+        self._lanes: dict[str, Lane] = {}
+        """Of plain messages, by topics as users know them; only with batches and without a namespace."""
         self.in_flight = InFlight(config.in_flight_count_max, config.in_flight_bytes_max)
         self.topics: dict[str, None] = {config.template_topic: None}
         """Topics with sends, including the namespace, and the template of new topics."""
 
     def start(self) -> None:
         """Called on the loop it belongs to."""
+        self._loop = asyncio.get_running_loop()
         if self._batching is not None:
-            self._batcher = Batcher(self.path, self._batching, self._session.clock)
+            self._batcher = Batcher(self._session, self.path, self._batching, self._encode_options, self.in_flight)
         if self._prober is not None:
             self._prober.start()
 
@@ -354,7 +127,7 @@ class ProducerPipeline:
     ) -> Coroutine[Any, Any, SendResult]:
         """In a single request, or in a batch if batching is on and the message allows it."""
         if self._batcher is not None and extra is None and self._may_batch(message):
-            return self._sharing(message, queue, timeout_ms)
+            return self._batched(self._batcher, message, queue, timeout_ms)
         return self.single(message, queue, timeout_ms, extra)
 
     async def oneway(self, message: Message, queue: MessageQueue | None, timeout_ms: int) -> None:
@@ -407,25 +180,198 @@ class ProducerPipeline:
             isinstance(message, Message)
             and not message.is_delayed
             and isinstance(message.body, bytes)
+            and isinstance(message.topic, str)
+            and not message.topic.startswith(RETRY_PREFIX)
             and not self._encoder.is_compressed(message.body)
         )
 
-    async def _sharing(self, message: Message, queue: MessageQueue | None, timeout_ms: int) -> SendResult:
-        assert self._batcher is not None
+    async def _batched(
+        self, batcher: Batcher, message: Message, queue: MessageQueue | None, timeout_ms: int
+    ) -> SendResult:
+        """With other messages that are sent at the same time."""
         outgoing = self._encoder.encode(message)
-        topic = self.topic(message.topic)
-        namespace = self._session.namespace
-        target = namespace.queue(queue) if queue is not None else None
+        lane = self._lane_of(batcher, message, queue)
         size_bytes = len(outgoing.body)
         if not self.in_flight.try_enter(size_bytes):
+            start_ms = self._session.clock.monotonic_ms()
             await self.in_flight.enter(size_bytes, timeout_ms)
+            timeout_ms = max(1, timeout_ms - (self._session.clock.monotonic_ms() - start_ms))
+        result: asyncio.Future[SendResult] = self._loop.create_future()
+        batcher.add_encoded(lane, outgoing, result, timeout_ms)
+        return await result
+
+    def _lane_of(self, batcher: Batcher, message: Message, queue: MessageQueue | None) -> Lane:
+        namespace = self._session.namespace
+        topic = self.topic(message.topic)
+        lane = batcher.lane(topic, namespace.queue(queue) if queue is not None else None, message.wait)
+        if queue is None and message.wait and namespace.name is None and len(self._lanes) < TOPICS_MAX:
+            self._lanes[topic] = lane
+        return lane
+
+    def post(self, message: Message, waiter: Any, timeout_ms: int) -> bool:
+        """Add a plain message to a topic that was sent to before to the next batch, which ends the waiter.
+
+        False, with nothing done, for any other message, and where there is no capacity.
+        """
+        batcher = self._batcher
+        if batcher is None or type(message) is not Message:
+            return False
+        body, lane = message.body, self._lanes.get(message.topic)
+        if lane is None or type(body) is not bytes or not self.in_flight.try_enter(len(body)):
+            return False
+        if not batcher.add(lane, message, waiter, timeout_ms):
+            self.in_flight.leave(len(body))
+            return False
+        return True
+
+    def plain(self, message: Message, timeout_ms: int) -> asyncio.Future[SendResult] | None:
+        """The future of a plain message's result; None where `one` must be used."""
+        if self._batcher is None:
+            return None
+        result: asyncio.Future[SendResult] = self._loop.create_future()
+        return result if self.post(message, result, timeout_ms) else None
+
+    def check_room(self, size_bytes: int) -> None:
+        """Raise TooManySendsError where a send of this size would have to wait."""
+        if not self.in_flight.has_room(size_bytes):
+            raise TooManySendsError(self.in_flight.count, self.in_flight.size_bytes, 0)
+
+    def send_directly(
+        self, message: Message, timeout_ms: int, exchange: Exchange
+    ) -> SendResult | Coroutine[Any, Any, SendResult] | None:
+        """The first try on a socket of the calling thread, which may be any.
+
+        The result; or, when the try failed, the work to be done on the loop; or None when the loop must do it all.
+        """
+        if (
+            type(message) is not Message
+            or message.topic not in self.topics
+            or self._session.namespace.name is not None
+            or type(message.body) is not bytes
+            or self._encoder.is_compressed(message.body)
+        ):
+            return None
+        start_ms = self._session.clock.monotonic_ms()
+        outgoing, code = self._encoder.encode(message), RequestCode.SEND_MESSAGE_V2
+        planned = self.path.plan(message.topic, outgoing)
+        if planned is None:
+            return None
+        queue, addr, frame_of = planned
+        outcome: RocketQError | Accepted
         try:
-            result = await self._batcher.add(topic, outgoing, target, message.wait, timeout_ms)
+            answer = exchange(addr, frame_of, code, self._retry_policy.timeout_ms(1, timeout_ms))
+            outcome = self.path.judge(queue, addr, answer)
+            if self.path.is_final(outcome):
+                return send_result(outcome, outgoing.unique_key)
+        except RocketQError as error:
+            outcome = error
+        return self._after_try(message.topic, outgoing, timeout_ms, start_ms, (queue, outcome))
+
+    async def _after_try(
+        self, topic: str, outgoing: Outgoing, timeout_ms: int, start_ms: int, tried: Tried
+    ) -> SendResult:
+        answer = await self.path.anywhere(topic, outgoing, timeout_ms, tried=tried, start_ms=start_ms)
+        return send_result(answer, outgoing.unique_key)
+
+    async def flush(self) -> None:
+        """Send what is gathered, and wait until nothing is in flight."""
+        while self.in_flight.count:
+            if self._batcher is not None:
+                self._batcher.flush()
+            await self.in_flight.drained(None)
+
+    async def many(
+        self,
+        topic: str,
+        bodies: Sequence[bytes],
+        tags: Sequence[str | None] | None,
+        keys: Sequence[tuple[str, ...]] | None,
+        properties: Sequence[Mapping[str, str]] | None,
+        deadline_ms: int,
+    ) -> SendManyResult:
+        """Bodies in batches, several of them in flight."""
+        batching = self._batching or Batching()
+        batcher = self._batcher or Batcher(self._session, self.path, batching, self._encode_options, self.in_flight)
+        plain = properties is None and self._session.namespace.name is None
+        listed, tag_list = list(bodies), list(tags) if tags is not None else None
+        key_list = list(keys) if keys is not None else None
+        lane = Lane(self.topic(topic), None, True)
+        parts: list[BatchPart | SendResult | None] = []
+        running: set[asyncio.Task[None]] = set()
+        failed: list[RocketQError] = []
+        counts: list[int] = []
+
+        async def send_batch(number: int, batch: SendBatch) -> None:
+            try:
+                left_ms = max(1, deadline_ms - self._session.clock.monotonic_ms())
+                accepted = await batcher.request(lane, batch, left_ms)
+                parts[number] = BatchPart(batch, accepted, self._session.namespace.plain_queue(accepted.queue))
+            except RocketQError as error:
+                failed.append(error)
+            finally:
+                self.in_flight.leave(batch.body_bytes)
+
+        async def send_single(number: int, message: Message) -> None:
+            try:
+                left_ms = max(1, deadline_ms - self._session.clock.monotonic_ms())
+                parts[number] = await self.single(message, None, left_ms)
+            except RocketQError as error:
+                failed.append(error)
+
+        def message_at(at: int) -> Message:
+            return Message(
+                topic=topic,
+                body=listed[at],
+                tag=tag_list[at] if tag_list is not None else None,
+                keys=key_list[at] if key_list is not None else (),
+                properties=properties[at] if properties is not None else None,
+            )
+
+        at = 0
+        try:
+            while at < len(listed) and not failed:
+                first, now_ms = at, self._session.clock.now_ms()
+                batch = batcher.new_batch()
+                work: Coroutine[Any, Any, None] | None = None
+                if plain:
+                    at = batch.add_bodies(listed, tag_list, key_list, at, batching.bytes_max, MANY_COUNT_MAX, now_ms)
+                while at < len(listed) and batch.used < batching.bytes_max and len(batch) < MANY_COUNT_MAX:
+                    message = message_at(at)
+                    if plain and len(batch) and batch.used + len(message.body) + 512 > batching.bytes_max:
+                        break
+                    if not self._may_batch(message):
+                        if len(batch) == 0:
+                            self.check(message)
+                            work, at = send_single(len(parts), message), at + 1
+                        break
+                    outgoing = self._encoder.encode(message)
+                    batch.add_encoded(outgoing.body, outgoing.flag, outgoing.properties.encode(), None)
+                    at += 1
+                if work is None:
+                    left_ms = max(1, deadline_ms - self._session.clock.monotonic_ms())
+                    await self.in_flight.enter(batch.body_bytes, left_ms)
+                    work = send_batch(len(parts), batch)
+                parts.append(None)
+                counts.append(at - first)
+                task = asyncio.get_running_loop().create_task(work)
+                running.add(task)
+                task.add_done_callback(running.discard)
+                while len(running) >= batching.requests_max:
+                    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        except RocketQError as error:
+            failed.append(error)
         finally:
-            self.in_flight.leave(size_bytes)
-        if namespace.name is not None:
-            result.queue = namespace.plain_queue(result.queue)
-        return result
+            if running:
+                await asyncio.wait(running)
+        if not failed:
+            return SendManyResult([part for part in parts if part is not None])
+        results: list[SendResult | None] = []
+        for part, count in zip(parts, counts, strict=True):
+            results += [None] * count if part is None else [part] if isinstance(part, SendResult) else part.results()
+        results += [None] * (len(listed) - len(results))
+        if not any(results):
+            raise failed[0]
+        raise BatchFailedError(results, failed[0]) from failed[0]
 
     async def parts(
         self, messages: Sequence[Message], queue: MessageQueue | None, deadline_ms: int

@@ -62,6 +62,7 @@ from rocketq.client.producer import AsyncProducer
 from rocketq.client.pull_consumer import AsyncPullConsumer, NotAssignedError, OffsetOutOfRangeError
 from rocketq.client.push_consumer import AsyncPushConsumer, QueueHealth
 from rocketq.client.send import Sender
+from rocketq.client.send_many import SendManyResult
 from rocketq.client.session import Session, SessionConfig, SessionHealth
 from rocketq.client.sync.clients import Admin, Producer, PullConsumer, PushConsumer
 from rocketq.client.sync.shared import SharedSession
@@ -178,6 +179,7 @@ __all__ = [
     "SendContext",
     "SendFailedError",
     "SendHook",
+    "SendManyResult",
     "SendMode",
     "SendOutcome",
     "SendResult",

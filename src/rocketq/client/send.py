@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 SEND_TIMEOUT_MS: Final = 3_000
 NEW_TOPIC_QUEUES: Final = 4
 TEMPLATES_MAX: Final = 10_000
+Tried = tuple[MessageQueue, RocketQError | Accepted]
+"""A try that was made already, and its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,58 @@ class SendPath:
         outgoing: Outgoing,
         timeout_ms: int,
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+        *,
+        tried: Tried | None = None,
+        start_ms: int | None = None,
     ) -> Accepted:
         """Send to a queue of the topic, after a failure to one of another broker. The timeout bounds all attempts.
 
-        Errors that no retry can help are raised as they are; SendFailedError has all attempts.
+        Errors that no retry can help are raised as they are; SendFailedError has all attempts. `tried` is a first try
+        that was made already, `start_ms` when it began.
         """
-        return await self._send(topic, None, outgoing, timeout_ms, code)
+        return await self._send(topic, None, outgoing, timeout_ms, code, tried, start_ms)
+
+    def begin(
+        self, topic: str, queue: MessageQueue | None, outgoing: Outgoing, timeout_ms: int, code: RequestCode
+    ) -> tuple[MessageQueue, str, asyncio.Future[Command]] | None:
+        """The first try without waiting: its queue, address and answer; None where something must be waited for."""
+        target = self._known(topic) if self._faults is None and self._session.is_plain else None
+        if target is None or target.is_assumed:
+            return None
+        if queue is None:
+            queue = self._choice.choose(target.queues)
+            timeout_ms = self._policy.timeout_ms(1, timeout_ms)
+        addr = self._master(target, queue)
+        connection = self._session.opened(addr)
+        if connection is None or connection.writes_paused:
+            return None
+        template, born_ms, queue_id = self._template(queue, code), self._clock.now_ms(), queue.queue_id
+        answer = connection.start_call(
+            code, timeout_ms, lambda opaque: template.frame(opaque, queue_id, born_ms, outgoing)
+        )
+        return queue, addr, answer
+
+    def plan(self, topic: str, outgoing: Outgoing) -> tuple[MessageQueue, str, Callable[[int], bytes]] | None:
+        """A queue, its broker's address and the frame for an opaque; None as with `begin`. For any thread."""
+        target = self._known(topic) if self._faults is None and self._session.is_plain else None
+        if target is None or target.is_assumed or outgoing.reconsume_times or outgoing.max_reconsume_times is not None:
+            return None
+        queue = self._choice.choose(target.queues)
+        addr = target.masters.get(queue.broker_name)
+        if addr is None:
+            return None
+        template, born_ms = self._template(queue, RequestCode.SEND_MESSAGE_V2), self._clock.now_ms()
+        return queue, addr, lambda opaque: template.frame(opaque, queue.queue_id, born_ms, outgoing)
+
+    def judge(self, queue: MessageQueue, addr: str, answer: Command) -> Accepted:
+        """What the broker says it stored; the error its answer stands for is raised."""
+        if answer.code not in SEND_STATUSES:
+            raise failure_of(answer, peer=addr)
+        return accepted(answer.code, answer.ext_fields, queue)
+
+    def is_final(self, answer: Accepted) -> bool:
+        """Whether no other try could store the message more safely."""
+        return self._policy.is_final(SEND_STATUSES[answer.code])
 
     async def to_queue(
         self,
@@ -101,17 +149,37 @@ class SendPath:
         outgoing: Outgoing,
         timeout_ms: int,
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+        *,
+        tried: Tried | None = None,
+        start_ms: int | None = None,
     ) -> Accepted:
         """Send to this queue, once; repeated only while the request cannot be sent."""
-        return await self._send(queue.topic, queue, outgoing, timeout_ms, code)
+        return await self._send(queue.topic, queue, outgoing, timeout_ms, code, tried, start_ms)
 
     async def _send(
-        self, topic: str, fixed: MessageQueue | None, outgoing: Outgoing, timeout_ms: int, code: RequestCode
+        self,
+        topic: str,
+        fixed: MessageQueue | None,
+        outgoing: Outgoing,
+        timeout_ms: int,
+        code: RequestCode,
+        tried: Tried | None,
+        start_ms: int | None,
     ) -> Accepted:
         """The asyncio driver of SendFlow, which is made at the first failure."""
-        start_ms = now_ms = self._clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
+        start_ms = now_ms if start_ms is None else start_ms
         policy, left_ms = self._policy if fixed is None else _ONE_ATTEMPT, timeout_ms
         flow: SendFlow | None = None
+        if tried is not None:
+            flow = SendFlow(topic, policy, start_ms, timeout_ms, raise_last=fixed is not None)
+            target = self._known(topic)
+            pause_ms = self._report(flow, topic, tried[0].broker_name, tried[1], target.masters if target else ())
+            if pause_ms is None:
+                assert flow.unconfirmed is not None
+                return flow.unconfirmed
+            await asyncio.sleep(pause_ms / 1000)
+            left_ms = flow.left_ms(self._clock.monotonic_ms())
         while True:
             broker_name, brokers = "", _NO_BROKERS
             answer: Accepted | None = None
@@ -137,16 +205,22 @@ class SendPath:
                     failed = error
             now_ms = self._clock.monotonic_ms()
             flow = flow or SendFlow(topic, policy, start_ms, timeout_ms, raise_last=fixed is not None)
-            if answer is not None:
-                pause_ms = flow.not_confirmed(broker_name, answer, now_ms, brokers)
-            else:
-                self._session.routes.expire(topic)
-                pause_ms = flow.failed(broker_name, failed, now_ms, brokers)
+            pause_ms = self._report(flow, topic, broker_name, failed if answer is None else answer, brokers)
             if pause_ms is None:
                 assert flow.unconfirmed is not None
                 return flow.unconfirmed
             await asyncio.sleep(pause_ms / 1000)
             left_ms = flow.left_ms(self._clock.monotonic_ms())
+
+    def _report(
+        self, flow: SendFlow, topic: str, broker_name: str, outcome: RocketQError | Accepted, brokers: Collection[str]
+    ) -> int | None:
+        """The pause before the next attempt, after one with this outcome; see SendFlow."""
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(outcome, Accepted):
+            return flow.not_confirmed(broker_name, outcome, now_ms, brokers)
+        self._session.routes.expire(topic)
+        return flow.failed(broker_name, outcome, now_ms, brokers)
 
     async def oneway(self, topic: str, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int) -> None:
         """Returns when the message is written to the network; there is no answer."""

@@ -223,8 +223,8 @@ class SendBatch:
     def add_bodies(
         self,
         bodies: list,
-        tags: list,
-        keys: list,
+        tags,
+        keys,
         at: cython.Py_ssize_t,
         bytes_max: cython.Py_ssize_t,
         count_max: cython.Py_ssize_t,

@@ -219,7 +219,10 @@ async def test_a_broker_out_of_reach_is_probed_until_it_answers() -> None:
 
 @on_a_loop
 async def test_sends_that_wait_for_room_go_in_order_or_give_up() -> None:
-    async with producing("a", queues=1, config=ProducerConfig(in_flight_count_max=2)) as (producer, brokers):
+    async with producing("a", queues=1, config=ProducerConfig(in_flight_count_max=2, batching=None)) as (
+        producer,
+        brokers,
+    ):
         released: list[tuple[Command, Connection]] = []
 
         def later(request: Command, connection: Connection) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rocketq.client.errors import ClientClosedError, TooManySendsError
-from rocketq.client.producer_pipeline import InFlight
+from rocketq.client.in_flight import InFlight
 
 HANG_MS = 60_000
 

@@ -232,7 +232,7 @@ class ProducerConfig:
     new_topic_queues: int = 4
     """Number of queues of a topic that the first send creates, if brokers create topics automatically."""
     template_topic: str = AUTO_CREATE_TOPIC
-    batching: Batching | None = None
+    batching: Batching | None = field(default_factory=Batching)
     """Let concurrent sends share requests."""
     batch_bytes_max: int = BATCH_BYTES_MAX
     """Of one request of `send_batch`; longer batches are split."""

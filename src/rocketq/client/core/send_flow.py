@@ -108,6 +108,10 @@ def accepted(code: int, fields: Mapping[str, str], queue: MessageQueue) -> Accep
     return Accepted(code, fields, queue, queue_offset)
 
 
+def status_of(accepted: Accepted) -> SendStatus:
+    return SEND_STATUSES[accepted.code]
+
+
 def send_result(answer: Accepted, unique_key: str) -> SendResult:
     code, fields, queue, queue_offset = answer
     return SendResult(

@@ -19,6 +19,7 @@ from rocketq.client.admin.overview import AsyncOverview
 from rocketq.client.admin.pending import AsyncTimers, AsyncTransactions
 from rocketq.client.admin.topics import AsyncTopics
 from rocketq.client.admin.traces import AsyncTraces
+from rocketq.client.blocking.direct_send import SendConnections
 from rocketq.client.consumer import check_consumer_group
 from rocketq.client.core.config import ProducerConfig, PullConfig, PushConfig, check_group
 from rocketq.client.core.messages import Message
@@ -65,10 +66,42 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
             return AsyncProducer(group, session=joined, config=config, transaction=transaction, hooks=hooks), leave
 
         super().__init__(Engine(make, AsyncProducer.start, f"producer {group}"), lambda producer: producer)
+        tls = session_config.tls if session_config is not None else None
+        self._sockets = SendConnections(tls.context() if tls is not None else None)
 
-    send = blocking(AsyncProducer.send)
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | None = None,
+        select: Select | None = None,
+        arg: Any = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """The result once a broker has stored it, on another broker when one fails; see AsyncProducer.send.
+
+        The first try is made on a socket of the calling thread. Every thread may send at the same time.
+        """
+        if queue is None and sharding_key is None and select is None:
+            producer = self._engine.owner_here()
+            if producer is not None:
+                sent = producer.send_directly(message, timeout_ms, self._sockets.exchange)
+                if isinstance(sent, SendResult):
+                    return sent
+                if sent is not None:
+                    rest = sent
+                    return self._run(lambda producer: rest)
+        return self._run(
+            lambda producer: producer.send(
+                message, queue=queue, sharding_key=sharding_key, select=select, arg=arg, timeout_ms=timeout_ms
+            )
+        )
+
     send_oneway = blocking(AsyncProducer.send_oneway)
     send_batch = blocking(AsyncProducer.send_batch)
+    send_many = blocking(AsyncProducer.send_many)
+    flush = blocking(AsyncProducer.flush)
     send_in_transaction = blocking(AsyncProducer.send_in_transaction)
     recall = blocking(AsyncProducer.recall)
     request = blocking(AsyncProducer.request)
@@ -108,6 +141,7 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
     def close(self) -> None:
         """Wait for sends in flight. May be called again."""
         self._engine.close(AsyncProducer.close)
+        self._sockets.close()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -63,6 +63,13 @@ class Engine(Generic[_Owner]):
             future.cancel()
             raise
 
+    def owner_here(self) -> _Owner | None:
+        """The owner, for what any thread may do with it; None if it is not started, or closed, in this process."""
+        if self._closed or self._process_id != os.getpid():
+            return None
+        self._refuse_own_thread()
+        return self._owner
+
     def submit(self, work: Callable[[_Owner], Coroutine[Any, Any, _Result]]) -> concurrent.futures.Future[_Result]:
         """Start the work; the future has its result or exception."""
         loop = self._ready()
