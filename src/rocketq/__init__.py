@@ -94,6 +94,7 @@ __all__ = [
     "SendContext",
     "SendFailedError",
     "SendHook",
+    "SendManyResult",
     "SendMode",
     "SendOutcome",
     "SendResult",
@@ -117,6 +118,7 @@ __all__ = [
     "TransactionState",
     "UnreachableError",
     "WrongLoopError",
+    "run",
 ]
 
 _HOMES: Final = {
@@ -210,17 +212,18 @@ _HOMES: Final = {
         "QueueHealth",
     ),
     "rocketq.client.send": ("Sender",),
+    "rocketq.client.send_many": ("SendManyResult",),
     "rocketq.client.session": (
         "Session",
         "SessionConfig",
         "SessionHealth",
     ),
-    "rocketq.client.sync.clients": (
-        "Admin",
-        "Producer",
+    "rocketq.client.sync.admin": ("Admin",),
+    "rocketq.client.sync.consumers": (
         "PullConsumer",
         "PushConsumer",
     ),
+    "rocketq.client.sync.producer": ("Producer",),
     "rocketq.client.sync.shared": ("SharedSession",),
     "rocketq.client.transactions": ("TransactionListener",),
     "rocketq.errors": (
@@ -255,6 +258,7 @@ _HOMES: Final = {
         "MessageModel",
         "TransactionState",
     ),
+    "rocketq.remoting.loops": ("run",),
     "rocketq.remoting.tls": ("ClientTls",),
 }
 """Modules by the public names they define; a module is imported when one of its names is first used."""

@@ -279,9 +279,9 @@ class Batcher:
                 else:
                     answer = await self._path.anywhere(lane.topic, outgoing, left_ms)
             except RocketQError as error:
-                _end(waiter, None, error)
+                end_waiter(waiter, None, error)
             else:
-                _end(waiter, self._shown(send_result(answer, outgoing.unique_key)), None)
+                end_waiter(waiter, self._shown(send_result(answer, outgoing.unique_key)), None)
             batch.waiters[index] = None
         request.end(None, None)
 
@@ -292,9 +292,9 @@ class Batcher:
         try:
             if accepted is None:
                 for waiter in batch.waiters:
-                    _end(waiter, None, error)
+                    end_waiter(waiter, None, error)
             elif len(batch) == 1:
-                _end(batch.waiters[0], self._shown(send_result(accepted, batch.unique_key(0))), None)
+                end_waiter(batch.waiters[0], self._shown(send_result(accepted, batch.unique_key(0))), None)
             else:
                 fields = accepted.fields
                 batch.finish(
@@ -331,7 +331,7 @@ def _single(batch: SendBatch, index: int) -> Outgoing:
     return Outgoing(body, 0, properties.decode(), batch.unique_key(index), flag)
 
 
-def _end(waiter: Any, result: SendResult | None, error: BaseException | None) -> None:
+def end_waiter(waiter: Any, result: SendResult | None, error: BaseException | None) -> None:
     """One waiter gets its result or error; a function that raises is logged."""
     if isinstance(waiter, asyncio.Future) or hasattr(waiter, "set_result"):
         if not waiter.done():

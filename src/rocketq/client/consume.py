@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from rocketq.client.core.routes import broker_addr, master_addr, publish_queues
 from rocketq.client.core.stored_messages import StoredMessage, delivered
 from rocketq.client.errors import NoQueueError
 from rocketq.client.listener import Call, ListenerRunner, make_calls
+from rocketq.client.message_batch import MessageBatch
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
 from rocketq.protocol.bodies.queues import MessageQueue
@@ -162,9 +163,12 @@ class ConcurrentService:
         """Split into calls; every message is held already."""
         size, group = self._config.batch_max, self._ports.group
         shown = messages[0].queue if messages else held.queue
-        calls = [
-            Call(held, messages[at : at + size], ConsumeContext(group, shown)) for at in range(0, len(messages), size)
-        ]
+        parts: Iterable[Sequence[StoredMessage]]
+        if size == 1:
+            parts = ([message] for message in messages)
+        else:
+            parts = (MessageBatch(shown, messages=[*messages[at : at + size]]) for at in range(0, len(messages), size))
+        calls = [Call(held, part, ConsumeContext(group, shown)) for part in parts]
         held.calls += len(calls)
         self._calls.submit(calls)
 
@@ -378,7 +382,8 @@ class OrderlyService:
     async def _call(
         self, held: OrderlyQueue, messages: Sequence[StoredMessage], context: ConsumeContext
     ) -> Verdict | None:
-        call = Call(held, messages, context)
+        shown = MessageBatch(context.queue, messages=[*messages]) if self._config.batch_max > 1 else messages
+        call = Call(held, shown, context)
         held.calls += 1
         waiter = self._waiters[id(call)] = asyncio.get_running_loop().create_future()
         self._calls.submit([call])

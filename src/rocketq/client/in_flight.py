@@ -20,9 +20,6 @@ class InFlight:
         self._empty: asyncio.Event | None = None
         self._half: asyncio.Event | None = None
 
-    def has_room(self, size_bytes: int) -> bool:
-        return not self._waiting and self._fits(size_bytes)
-
     def try_enter(self, size_bytes: int) -> bool:
         """Reserve capacity if there is enough."""
         if self._waiting or not self._fits(size_bytes):

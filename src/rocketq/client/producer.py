@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from rocketq.client.batcher import OnDone
 from rocketq.client.core.batches import check_batch
@@ -23,13 +23,13 @@ from rocketq.client.errors import (
     NotStartedError,
     ReplyTimeoutError,
     SelectorError,
+    TooManySendsError,
     WrongLoopError,
 )
 from rocketq.client.producer_pipeline import Exchange, ProducerPipeline
 from rocketq.client.replies import ReplyWaiters, reply_properties, reply_topic, request_properties
 from rocketq.client.send_many import SendManyResult
 from rocketq.client.session import Session, SessionConfig
-from rocketq.client.trace import SendTracer, TraceCollector
 from rocketq.client.transactions import TransactionListener, Transactions
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.clients import ProducerData
@@ -38,6 +38,9 @@ from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.headers.send import CheckTransactionRequest, RecallRequest, RecallResponse
 from rocketq.protocol.names import Property
 from rocketq.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from rocketq.client.trace import SendTracer, TraceCollector
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +184,8 @@ class AsyncProducer:
             )
         self._pipeline.start()
         if self.config.trace:
+            from rocketq.client.trace import SendTracer, TraceCollector  # noqa: PLC0415  # few producers trace
+
             self._trace = TraceCollector(self.session, self._user_group, "PRODUCE", topic=self.config.trace_topic)
             self._tracer = SendTracer(self._trace, self.session, self._user_group)
             self._observer.add(self._tracer)
@@ -265,16 +270,13 @@ class AsyncProducer:
         """
         self._check_ready()
         limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        result = self._running_loop().create_future() if on_done is None else None
         if not self._observer:
-            if on_done is not None:
-                if self._pipeline.post(message, on_done, limit_ms):
-                    return None
-            else:
-                result: asyncio.Future[SendResult] = self._running_loop().create_future()
-                if self._pipeline.post(message, result, limit_ms):
-                    return result
+            self._pipeline.start_send(message, on_done or result, limit_ms)
+            return result
         self._pipeline.check(message)
-        self._pipeline.check_room(len(message.body))
+        if len(self._sends) >= self.config.in_flight_count_max:
+            raise TooManySendsError(len(self._sends), self._pipeline.in_flight.size_bytes, 0)
         task = self._running_loop().create_task(self.send(message, timeout_ms=timeout_ms))
         self._sends.add(task)
         task.add_done_callback(self._sends.discard)
@@ -330,7 +332,7 @@ class AsyncProducer:
 
     def send_directly(
         self, message: Message, timeout_ms: int | None, exchange: Exchange
-    ) -> SendResult | Coroutine[Any, Any, SendResult] | None:
+    ) -> SendResult | Callable[[], Coroutine[Any, Any, SendResult]] | None:
         """A send on a socket of the calling thread; see ProducerPipeline. None with hooks or traces."""
         if self._observer or self._closed:
             return None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from rocketq.client.batcher import Batcher, Lane
+from rocketq.client.batcher import Batcher, Lane, end_waiter
 from rocketq.client.core.batches import Batching, batch_request, encode_element, split, stored_bytes
 from rocketq.client.core.config import ProducerConfig
 from rocketq.client.core.messages import EncodeOptions, Message, Outgoing, check_and_encode, check_properties
 from rocketq.client.core.routes import FaultLatency
 from rocketq.client.core.send_flow import Accepted, SendResult, batch_results, send_result
-from rocketq.client.errors import BatchFailedError, TooManySendsError
+from rocketq.client.errors import BatchFailedError, ClientClosedError, TooManySendsError
 from rocketq.client.in_flight import InFlight
 from rocketq.client.send import Prober, SendPath, Tried
 from rocketq.client.send_many import BatchPart, SendManyResult
@@ -88,6 +89,7 @@ class ProducerPipeline:
         self._encode_options = config.encode_options()
         self._send_timeout_ms = config.send_timeout_ms
         self._batcher: Batcher | None = None
+        self._sends: set[asyncio.Task[SendResult]] = set()
         self._lanes: dict[str, Lane] = {}
         """Of plain messages, by topics as users know them; only with batches and without a namespace."""
         self.in_flight = InFlight(config.in_flight_count_max, config.in_flight_bytes_max)
@@ -144,8 +146,10 @@ class ProducerPipeline:
         timeout_ms: int,
         extra: Mapping[str, str] | None = None,
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+        *,
+        has_entered: bool = False,
     ) -> SendResult:
-        """In a single request."""
+        """In a single request. With `has_entered` the caller has the capacity for it, and releases it."""
         outgoing = self._encoder.encode(message, extra)
         if self._encoder.is_compressed(message.body):
             await self._encoder.compress(outgoing)
@@ -153,7 +157,8 @@ class ProducerPipeline:
             outgoing.sys_flag |= SysFlag.TRANSACTION_PREPARED
         is_reply = code is RequestCode.SEND_REPLY_MESSAGE_V2  # its topic is the cluster's, in no namespace
         topic = message.topic if is_reply else self.topic(message.topic)
-        result = send_result(await self._deliver(topic, outgoing, queue, timeout_ms, code), outgoing.unique_key)
+        deliver = self._deliver_now if has_entered else self._deliver
+        result = send_result(await deliver(topic, outgoing, queue, timeout_ms, code), outgoing.unique_key)
         if self._session.namespace.name is not None:
             result.queue = self._session.namespace.plain_queue(result.queue)
         return result
@@ -169,11 +174,16 @@ class ProducerPipeline:
             await in_flight.enter(size_bytes, timeout_ms)
             timeout_ms = max(1, timeout_ms - (self._session.clock.monotonic_ms() - start_ms))
         try:
-            if queue is None:
-                return await self.path.anywhere(topic, outgoing, timeout_ms, code)
-            return await self.path.to_queue(self._session.namespace.queue(queue), outgoing, timeout_ms, code)
+            return await self._deliver_now(topic, outgoing, queue, timeout_ms, code)
         finally:
             in_flight.leave(size_bytes)
+
+    async def _deliver_now(
+        self, topic: str, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int, code: RequestCode
+    ) -> Accepted:
+        if queue is None:
+            return await self.path.anywhere(topic, outgoing, timeout_ms, code)
+        return await self.path.to_queue(self._session.namespace.queue(queue), outgoing, timeout_ms, code)
 
     def _may_batch(self, message: Message) -> bool:
         return (
@@ -209,7 +219,7 @@ class ProducerPipeline:
         return lane
 
     def post(self, message: Message, waiter: Any, timeout_ms: int) -> bool:
-        """Add a plain message to a topic that was sent to before to the next batch, which ends the waiter.
+        """Add a plain message to the next batch of its topic, which ends the waiter.
 
         False, with nothing done, for any other message, and where there is no capacity.
         """
@@ -217,7 +227,12 @@ class ProducerPipeline:
         if batcher is None or type(message) is not Message:
             return False
         body, lane = message.body, self._lanes.get(message.topic)
-        if lane is None or type(body) is not bytes or not self.in_flight.try_enter(len(body)):
+        if lane is None:
+            if self._session.namespace.name is not None or not self._may_batch(message):
+                return False
+            self.check(message)  # of the first message to a topic
+            lane = self._lane_of(batcher, message, None)
+        if type(body) is not bytes or not self.in_flight.try_enter(len(body)):
             return False
         if not batcher.add(lane, message, waiter, timeout_ms):
             self.in_flight.leave(len(body))
@@ -231,14 +246,34 @@ class ProducerPipeline:
         result: asyncio.Future[SendResult] = self._loop.create_future()
         return result if self.post(message, result, timeout_ms) else None
 
-    def check_room(self, size_bytes: int) -> None:
-        """Raise TooManySendsError where a send of this size would have to wait."""
-        if not self.in_flight.has_room(size_bytes):
+    def start_send(self, message: Message, waiter: Any, timeout_ms: int) -> None:
+        """Start a send that ends the waiter, a future or a function; TooManySendsError where it would have to wait."""
+        if self.post(message, waiter, timeout_ms):
+            return
+        outgoing = self._encoder.encode(message)  # raises what is wrong
+        size_bytes = len(outgoing.body)
+        if not self.in_flight.try_enter(size_bytes):
             raise TooManySendsError(self.in_flight.count, self.in_flight.size_bytes, 0)
+        if self._batcher is not None and self._may_batch(message):
+            self._batcher.add_encoded(self._lane_of(self._batcher, message, None), outgoing, waiter, timeout_ms)
+            return
+        task = self._loop.create_task(self.single(message, None, timeout_ms, has_entered=True))
+        self._sends.add(task)
+        task.add_done_callback(partial(self._end_send, waiter, size_bytes))
+
+    def _end_send(self, waiter: Any, size_bytes: int, task: asyncio.Task[SendResult]) -> None:
+        self._sends.discard(task)
+        self.in_flight.leave(size_bytes)
+        if task.cancelled():
+            end_waiter(waiter, None, ClientClosedError("the producer"))
+        elif (error := task.exception()) is not None:
+            end_waiter(waiter, None, error)
+        else:
+            end_waiter(waiter, task.result(), None)
 
     def send_directly(
         self, message: Message, timeout_ms: int, exchange: Exchange
-    ) -> SendResult | Coroutine[Any, Any, SendResult] | None:
+    ) -> SendResult | Callable[[], Coroutine[Any, Any, SendResult]] | None:
         """The first try on a socket of the calling thread, which may be any.
 
         The result; or, when the try failed, the work to be done on the loop; or None when the loop must do it all.
@@ -265,7 +300,7 @@ class ProducerPipeline:
                 return send_result(outcome, outgoing.unique_key)
         except RocketQError as error:
             outcome = error
-        return self._after_try(message.topic, outgoing, timeout_ms, start_ms, (queue, outcome))
+        return partial(self._after_try, message.topic, outgoing, timeout_ms, start_ms, (queue, outcome))
 
     async def _after_try(
         self, topic: str, outgoing: Outgoing, timeout_ms: int, start_ms: int, tried: Tried

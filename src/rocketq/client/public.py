@@ -64,7 +64,9 @@ from rocketq.client.push_consumer import AsyncPushConsumer, QueueHealth
 from rocketq.client.send import Sender
 from rocketq.client.send_many import SendManyResult
 from rocketq.client.session import Session, SessionConfig, SessionHealth
-from rocketq.client.sync.clients import Admin, Producer, PullConsumer, PushConsumer
+from rocketq.client.sync.admin import Admin
+from rocketq.client.sync.consumers import PullConsumer, PushConsumer
+from rocketq.client.sync.producer import Producer
 from rocketq.client.sync.shared import SharedSession
 from rocketq.client.transactions import TransactionListener
 from rocketq.errors import (
@@ -95,6 +97,7 @@ from rocketq.protocol.failures import (
     TopicNotFoundError,
 )
 from rocketq.protocol.flags import ConsumeFromWhere, MessageModel, TransactionState
+from rocketq.remoting.loops import run
 from rocketq.remoting.tls import ClientTls
 
 __all__ = [
@@ -203,4 +206,5 @@ __all__ = [
     "TransactionState",
     "UnreachableError",
     "WrongLoopError",
+    "run",
 ]

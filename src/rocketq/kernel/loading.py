@@ -24,11 +24,12 @@ MODULES = sorted(path.stem for path in _HERE.glob("*.pxd") if path.stem != "prim
 
 
 def load_kernel() -> bool:
-    """Import every kernel module in the chosen form; True when it is the compiled one."""
+    """Choose the form of all kernel modules; True when it is the compiled one.
+
+    Compiled modules are imported by those who use them. Interpreted ones are imported here, where their finder is.
+    """
     compiled = _choose(os.environ.get(CHOICE_VARIABLE, ""))
-    if compiled:
-        _import_all()
-    else:
+    if not compiled:
         with _interpreted():
             _import_all()
     return compiled

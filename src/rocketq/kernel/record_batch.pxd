@@ -2,11 +2,16 @@ from rocketq.kernel.primitives cimport equal_bytes, find_byte, load_i16, load_i3
 
 cdef extern from *:
     """
-    /* Calls tp_new with no arguments: what cls.__new__(cls) does, without a lookup and a tuple. */
+    /* Calls tp_new with no arguments: what cls.__new__(cls) does, without a lookup and a tuple. The instance is not
+       tracked by the garbage collector: a backlog of them would make it run all the time, and none leads back to
+       itself. */
     static PyObject* new_instance(PyObject* type) {
         static PyObject* nothing = NULL;
+        PyObject* made;
         if (nothing == NULL && (nothing = PyTuple_New(0)) == NULL) return NULL;
-        return ((PyTypeObject*)type)->tp_new((PyTypeObject*)type, nothing, NULL);
+        made = ((PyTypeObject*)type)->tp_new((PyTypeObject*)type, nothing, NULL);
+        if (made != NULL && PyObject_IS_GC(made)) PyObject_GC_UnTrack(made);
+        return made;
     }
     """
     object new_instance(object type)

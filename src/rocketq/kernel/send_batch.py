@@ -331,9 +331,11 @@ class SendBatch:
         """
         index: cython.Py_ssize_t
         waiter: object
+        waiters: list = self.waiters
+        self.waiters = []  # futures have results, and results their batch: no cycle may be left
         self._offset_ids = ids
-        for index in range(len(self.waiters)):
-            waiter = self.waiters[index]
+        for index in range(len(waiters)):
+            waiter = waiters[index]
             if waiter is None:
                 continue
             result = self.one_result(result_type, index, status, queue, queue_offset + index, region, trace_on)

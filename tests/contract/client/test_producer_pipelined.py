@@ -80,6 +80,40 @@ async def test_sends_of_one_turn_share_a_request_and_keep_their_order() -> None:
 
 
 @on_a_loop
+async def test_messages_gather_while_requests_are_in_flight() -> None:
+    async with producing("a", config=ProducerConfig(batching=Batching(requests_max=1))) as (producer, brokers):
+        released: list[tuple[Command, Connection]] = []
+        brokers[0].script = [lambda *request: released.append(request)]
+        futures = [producer.send_nowait(message(b"0"))]
+        while not released:
+            await asyncio.sleep(0.005)
+        for at in range(1, 4):
+            futures.append(producer.send_nowait(message(b"%d" % at)))
+            await asyncio.sleep(0.005)
+        assert len(brokers[0].sends) == 1
+        request, connection = released[0]
+        connection.answer(request, stored(request, 0))
+        await asyncio.gather(*futures)
+        assert [one.code for one in brokers[0].sends] == [310, 320]
+        assert bodies_of(brokers) == [b"0", b"1", b"2", b"3"]
+
+
+@on_a_loop
+async def test_a_linger_waits_for_more_and_a_full_batch_does_not() -> None:
+    config = ProducerConfig(batching=Batching(linger_ms=300, count_max=5))
+    async with producing("a", config=config) as (producer, brokers):
+        first = [producer.send_nowait(message(b"%d" % at)) for at in range(2)]
+        await asyncio.sleep(0.02)
+        assert not brokers[0].sends
+        full = [producer.send_nowait(message(b"%d" % at)) for at in range(2, 5)]
+        await asyncio.wait_for(asyncio.gather(*first, *full), 0.25)
+        late = producer.send_nowait(message(b"5"))
+        await producer.flush()
+        assert late.done(), "flush does not linger"
+        assert [one.code for one in brokers[0].sends] == [320, 310]
+
+
+@on_a_loop
 async def test_messages_of_every_kind_can_be_mixed() -> None:
     """Goal: properties, text beyond ASCII, delays and large bodies take other ways and arrive as well."""
     async with producing("a") as (producer, brokers):

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketq.client.core.batches import (
-    Accumulator,
     Batching,
     batch_fault,
     batch_request,
@@ -94,39 +93,6 @@ def test_an_answer_that_lacks_something_is_no_result(lost: str) -> None:
         accepted(0, {name: text for name, text in fields.items() if name != lost}, QUEUE)
     with pytest.raises(RemoteProtocolError):
         accepted(0, {**fields, "queueOffset": "seven"}, QUEUE)
-
-
-def test_without_linger_the_first_goes_at_once_and_others_gather_behind() -> None:
-    accumulator: Accumulator[str] = Accumulator(Batching(requests_max=2))
-    for at, name in enumerate("ab"):
-        assert accumulator.add("k", name, 10, at) is None
-        assert accumulator.due(at) == [("k", [name])]
-    for name in "cde":
-        assert accumulator.add("k", name, 10, 5) is None
-    assert accumulator.due(1_000) == []
-    assert accumulator.next_ms() is None
-    accumulator.ended("k")
-    assert accumulator.due(1_000) == [("k", ["c", "d", "e"])]
-    assert len(accumulator) == 0
-
-
-def test_a_linger_holds_the_first_back_for_others() -> None:
-    accumulator: Accumulator[str] = Accumulator(Batching(linger_ms=20))
-    accumulator.add("k", "a", 10, 100)
-    accumulator.add("other", "z", 10, 110)
-    assert accumulator.due(119) == []
-    assert accumulator.next_ms() == 120
-    accumulator.add("k", "b", 10, 119)
-    assert accumulator.due(120) == [("k", ["a", "b"])]
-    assert accumulator.next_ms() == 130
-
-
-def test_a_full_request_waits_for_nothing() -> None:
-    by_count: Accumulator[int] = Accumulator(Batching(count_max=3, linger_ms=1_000))
-    assert [by_count.add("k", at, 1, 0) for at in range(7)] == [None, None, [0, 1, 2], None, None, [3, 4, 5], None]
-    by_size: Accumulator[int] = Accumulator(Batching(bytes_max=100, linger_ms=1_000))
-    assert [by_size.add("k", at, 40, 0) for at in range(5)] == [None, None, [0, 1], None, [2, 3]]
-    assert by_size.drain() == [("k", [4])]
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

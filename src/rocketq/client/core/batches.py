@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from struct import Struct
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from rocketq.client.core.messages import Message, Outgoing
 from rocketq.client.errors import MessageInvalidError
@@ -91,80 +91,3 @@ class Batching:
     def __post_init__(self) -> None:
         if self.linger_ms < 0 or self.count_max < 1 or self.bytes_max < 1 or self.requests_max < 1:
             raise ConfigError("linger_ms is not negative; count_max, bytes_max and requests_max are at least 1")
-
-
-_Item = TypeVar("_Item")
-
-
-@dataclass(slots=True)
-class _Gathered(Generic[_Item]):
-    items: list[_Item] = field(default_factory=list)
-    size_bytes: int = 0
-    first_ms: int = 0
-
-
-class Accumulator(Generic[_Item]):
-    """Groups messages into batches. Time is an argument; methods return the batches to send."""
-
-    def __init__(self, config: Batching) -> None:
-        self._config = config
-        self._gathered: dict[Hashable, _Gathered[_Item]] = {}
-        self._in_flight: dict[Hashable, int] = {}
-
-    def add(self, key: Hashable, item: _Item, size_bytes: int, now_ms: int) -> list[_Item] | None:
-        """Add an item; returns the batch that became full. `due` returns the others."""
-        gathered = self._gathered.get(key)
-        full = None
-        if gathered is None:
-            gathered = self._gathered[key] = _Gathered(first_ms=now_ms)
-        elif gathered.size_bytes + size_bytes > self._config.bytes_max:
-            full = gathered.items
-            gathered = self._gathered[key] = _Gathered(first_ms=now_ms)
-        gathered.items.append(item)
-        gathered.size_bytes += size_bytes
-        if full is None and len(gathered.items) >= self._config.count_max:
-            full = gathered.items
-            del self._gathered[key]
-        if full is not None:
-            self._in_flight[key] = self._in_flight.get(key, 0) + 1
-        return full
-
-    def due(self, now_ms: int) -> list[tuple[Hashable, list[_Item]]]:
-        """The batches to send now."""
-        config = self._config
-        ready = [
-            key
-            for key, gathered in self._gathered.items()
-            if self._in_flight.get(key, 0) < config.requests_max and now_ms - gathered.first_ms >= config.linger_ms
-        ]
-        for key in ready:
-            self._in_flight[key] = self._in_flight.get(key, 0) + 1
-        return [(key, self._gathered.pop(key).items) for key in ready]
-
-    def next_ms(self) -> int | None:
-        """When the next batch becomes due by time; None if no batch waits for time."""
-        waiting = [
-            gathered.first_ms + self._config.linger_ms
-            for key, gathered in self._gathered.items()
-            if self._in_flight.get(key, 0) < self._config.requests_max
-        ]
-        return min(waiting, default=None)
-
-    def ended(self, key: Hashable) -> None:
-        """A request of this kind has finished."""
-        left = self._in_flight.get(key, 0) - 1
-        if left > 0:
-            self._in_flight[key] = left
-        else:
-            self._in_flight.pop(key, None)
-
-    def drain(self) -> list[tuple[Hashable, list[_Item]]]:
-        """All batches, at close."""
-        left = [(key, gathered.items) for key, gathered in self._gathered.items()]
-        self._gathered.clear()
-        for key, _ in left:
-            self._in_flight[key] = self._in_flight.get(key, 0) + 1
-        return left
-
-    def __len__(self) -> int:
-        return sum(len(gathered.items) for gathered in self._gathered.values())

@@ -65,9 +65,8 @@ class Engine(Generic[_Owner]):
 
     def owner_here(self) -> _Owner | None:
         """The owner, for what any thread may do with it; None if it is not started, or closed, in this process."""
-        if self._closed or self._process_id != os.getpid():
+        if self._closed or self._process_id != os.getpid() or LOOP.is_current:
             return None
-        self._refuse_own_thread()
         return self._owner
 
     def submit(self, work: Callable[[_Owner], Coroutine[Any, Any, _Result]]) -> concurrent.futures.Future[_Result]:
