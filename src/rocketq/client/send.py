@@ -131,6 +131,7 @@ class SendPath:
         if addr is None:
             return None
         template, born_ms = self._template(queue, RequestCode.SEND_MESSAGE_V2), self._clock.now_ms()
+        addr = self._session.config.addr_map.get(addr, addr)
         return queue, addr, lambda opaque: template.frame(opaque, queue.queue_id, born_ms, outgoing)
 
     def judge(self, queue: MessageQueue, addr: str, answer: Command) -> Accepted:
