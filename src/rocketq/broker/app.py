@@ -29,6 +29,7 @@ from rocketq.protocol.command import Command
 from rocketq.remoting import Check, ClientTls, Connection, Dispatcher, Server, TlsConfig
 from rocketq.remoting.address import join_addr
 from rocketq.runtime.clock import Clock, SystemClock
+from rocketq.runtime.log_levels import apply_levels
 from rocketq.runtime.observed_list import ObservedList
 from rocketq.runtime.slices import collect
 from rocketq.store import Store, StoreConfig
@@ -97,6 +98,11 @@ class Broker:
         group until `invalidate_grants()` is called; a rejected request may be checked twice."""
 
     @property
+    def log_identity(self) -> tuple[str, str]:
+        """Name and role, as log lines have them."""
+        return self.config.name, "slave" if self.config.is_slave else "master"
+
+    @property
     def addr(self) -> str:
         """The address that clients connect to."""
         return join_addr(self.config.ip, self.config.port)
@@ -114,6 +120,7 @@ class Broker:
 
     async def start(self) -> None:
         """Recover the store, serve and register. Port 0 picks a port that is free together with its neighbours."""
+        apply_levels("", self.config.log_level)
         await self.observability.start()
         if self.observability.port:
             self.config = replace(self.config, metrics_port=self.observability.port)
@@ -383,5 +390,7 @@ class Broker:
 
     def _settings_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
         self.config = after
+        if before.log_level != after.log_level:
+            apply_levels(before.log_level, after.log_level)
         for dispatcher in self._dispatchers:
             dispatcher.set_handlers_max(after.sends_waiting_max)

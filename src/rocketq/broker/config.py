@@ -26,6 +26,7 @@ from rocketq.protocol.metrics_config import exporter_type, parse_labels
 from rocketq.protocol.names import TRACE_TOPIC, topic_fault
 from rocketq.remoting.address_server import DEFAULT_DOMAIN, DEFAULT_SUBGROUP, AddressServer
 from rocketq.remoting.listener_settings import ListenerSettings
+from rocketq.runtime.log_levels import parse_levels
 from rocketq.store import StoreConfig
 from rocketq.store.config import option, require_bounds
 
@@ -341,6 +342,10 @@ class BrokerConfig(ListenerSettings):
     metrics_series_max: int = option("metricsOtelCardinalityLimit", 50_000, "Series of a metric family, at most.")
     metrics_labels: str = option("metricsLabel", "", "Labels added to every series, `name:value` separated by commas.")
 
+    log_level: str = option(
+        "logLevel", "", "Log levels by logger, such as `rocketq.store=DEBUG,rocketq=INFO`. Empty: as started."
+    )
+
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", _legal_name(socket.gethostname()))
@@ -373,6 +378,7 @@ class BrokerConfig(ListenerSettings):
         self.check_limits()
         parse_quotas(self.quotas)
         exporter_type(self.metrics_exporter)
+        parse_levels(self.log_level)
         parse_labels(self.metrics_labels)
 
     @classmethod

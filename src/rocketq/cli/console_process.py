@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from rocketq.cli.serving import HasProcesses, Servant
+from rocketq.cli.serving import HasMetrics, HasProcesses, Servant
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +79,9 @@ class WithConsole:
 
     def addresses(self) -> dict[str, str]:
         return self._servant.addresses()
+
+    def metrics_addresses(self) -> dict[str, str]:
+        return self._servant.metrics_addresses() if isinstance(self._servant, HasMetrics) else {}
 
     def pids(self) -> dict[str, int]:
         if isinstance(self._servant, HasProcesses):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import urllib.request
 from collections.abc import Iterator
@@ -80,3 +81,14 @@ def test_the_exporter_has_its_names_with_values(exporting: str, rocketq: RunComm
     assert {"rocketmq_brokeruntime_pmdt_0ms", "rocketmq_brokeruntime_commitlog_disk_ratio"} <= found.keys()
     with urllib.request.urlopen(f"http://{exporting}/readyz", timeout=10) as answer:
         assert answer.status == 200
+
+
+def test_log_levels_change_at_run_time(rocketq: RunCommand) -> None:
+    assert rocketq("broker", "log-level", "broker-0", "debug", "--logger", "rocketq.store", "--json").json == {
+        "rocketq.store": "DEBUG"
+    }
+    assert logging.getLogger("rocketq.store").level == logging.DEBUG  # the broker runs in this process
+    assert rocketq("broker", "log-level", "broker-0", "--json").json == {"rocketq.store": "DEBUG"}
+    assert rocketq("broker", "log-level", "broker-0", "default", "--logger", "rocketq.store", "--json").json == {}
+    assert logging.getLogger("rocketq.store").level == logging.NOTSET
+    assert rocketq("broker", "log-level", "broker-0", "debug", "--logger", "root").code != 0

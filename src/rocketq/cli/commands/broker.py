@@ -17,7 +17,7 @@ from rocketq.broker import Broker, BrokerConfig
 from rocketq.broker.app import kept_settings_path
 from rocketq.broker.config import describe_unknown, ineffective_settings, unknown_keys
 from rocketq.cli.examples import example
-from rocketq.cli.logs import LEVELS, set_up_logs
+from rocketq.cli.logs import FORMATS, LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.cli.settings_file import parse_changes, read_settings
 from rocketq.errors import ConfigError, RocketQError
@@ -49,12 +49,12 @@ class _Verbs(click.Group):
     """Those for a running broker are imported when asked for: a server does without them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["config", "status"]
+        return ["config", "log-level", "status"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        command = getattr(importlib.import_module("rocketq.cli.commands.broker_admin"), cmd_name)
+        command = getattr(importlib.import_module("rocketq.cli.commands.broker_admin"), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
@@ -72,6 +72,7 @@ class _Verbs(click.Group):
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of broker.conf; may be repeated.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when it serves.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of log lines.")
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
@@ -92,6 +93,7 @@ def broker(
     ready_file: Path | None,
     log_file: Path | None,
     log_level: str,
+    log_format: str,
     with_parent: bool,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM. It listens at its port, at its port - 2, and (a master, for its
@@ -104,12 +106,14 @@ def broker(
             raise click.UsageError(f"options go behind {ctx.invoked_subcommand}")
         return
     try:
-        set_up_logs(log_level, log_file)
+        running: list[Broker] = []
+        set_up_logs(log_level, log_file, log_format, lambda: running[0].log_identity if running else ("-", "-"))
         flags = parse_changes(changes) | only_given(namesrvAddr=namesrv, bindAddress=host, listenPort=port)
         settings = gather_settings(config_file, data_dir, flags)
         if not with_parent:  # the parent process has reported it already
             warn_of_unknown(settings)
-        serve(_Servant(make_broker(settings, config_file)), ready_file, with_parent=with_parent)
+        running.append(make_broker(settings, config_file))
+        serve(_Servant(running[0]), ready_file, with_parent=with_parent)
     except RocketQError as error:
         click.echo(f"rocketq broker: {error}", err=True)
         sys.exit(USAGE if isinstance(error, ConfigError) else FAILED)

@@ -6,7 +6,10 @@ import click
 
 from rocketq.cli.commands.calling import Caller, calls_cluster, example
 from rocketq.cli.commands.tables import pairs
+from rocketq.cli.logs import LEVELS
+from rocketq.client.admin import AsyncAdmin
 from rocketq.client.errors import NotFoundError
+from rocketq.runtime.log_levels import parse_levels
 
 
 @click.command(epilog=example("rocketq broker status broker-0"))
@@ -48,3 +51,28 @@ def set_config(caller: Caller, broker: str, changes: tuple[str, ...]) -> None:
     wanted = dict(text.split("=", 1) for text in changes)
     found = caller.run(lambda admin: admin.brokers.set_config(broker, wanted))
     caller.show(found, "\n".join(f"{key}={value}" for key, value in found.items()))
+
+
+@click.command("log-level", epilog=example("rocketq broker log-level broker-0 debug --logger rocketq.store"))
+@calls_cluster
+@click.argument("broker", metavar="NAME|HOST:PORT")
+@click.argument("level", required=False, type=click.Choice([*LEVELS, "default"], case_sensitive=False))
+@click.option("--logger", default="rocketq", show_default=True, help="The logger whose level changes.")
+def log_level(caller: Caller, broker: str, level: str | None, logger: str) -> None:
+    """Show or change log levels.
+
+    A change takes effect at once and survives a restart; `default` takes it back. Without LEVEL, show the changes.
+    """
+
+    async def work(admin: AsyncAdmin) -> dict[str, str]:
+        levels = parse_levels((await admin.brokers.config(broker)).get("logLevel", ""))
+        if level is not None:
+            levels.pop(logger, None)
+            if level != "default":
+                levels[logger] = level.upper()
+            text = ",".join(f"{name}={one}" for name, one in sorted(levels.items()))
+            await admin.brokers.set_config(broker, {"logLevel": text})
+        return levels
+
+    found = caller.run(work)
+    caller.show(found, pairs(dict(found)) if found else "levels are as the broker was started")

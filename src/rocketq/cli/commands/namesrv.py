@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from rocketq.cli.examples import example
-from rocketq.cli.logs import LEVELS, set_up_logs
+from rocketq.cli.logs import FORMATS, LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.cli.settings_file import parse_changes, read_settings
 from rocketq.errors import ConfigError, RocketQError
@@ -43,6 +43,7 @@ class _Servant:
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when it serves.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of log lines.")
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
@@ -58,11 +59,12 @@ def namesrv(
     ready_file: Path | None,
     log_file: Path | None,
     log_level: str,
+    log_format: str,
 ) -> None:
     """Run a NameServer until Ctrl-C or SIGTERM."""
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     try:
-        set_up_logs(log_level, log_file)
+        set_up_logs(log_level, log_file, log_format, lambda: ("namesrv", "namesrv"))
         serve(_Servant(_make_server(config_file, changes, given)), ready_file)
     except RocketQError as error:
         click.echo(f"rocketq namesrv: {error}", err=True)

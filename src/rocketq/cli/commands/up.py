@@ -31,7 +31,7 @@ from rocketq.cli.commands.broker import (
 from rocketq.cli.console_process import PORT as CONSOLE_PORT
 from rocketq.cli.console_process import WithConsole
 from rocketq.cli.examples import example
-from rocketq.cli.logs import LEVELS, set_up_logs
+from rocketq.cli.logs import FORMATS, LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.cli.settings_file import parse_changes
 from rocketq.cli.small_files import with_small_files
@@ -96,6 +96,10 @@ class Together:
         assert self._broker is not None
         assert self._name_server is not None
         return {"namesrv": self._name_server.addr, self._broker.config.name: self._broker.addr}
+
+    @property
+    def log_identity(self) -> tuple[str, str]:
+        return ("-", "-") if self._broker is None else self._broker.log_identity
 
     def metrics_addresses(self) -> dict[str, str]:
         assert self._broker is not None
@@ -313,6 +317,7 @@ class ReplicaFleet(Fleet):
 )
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written (JSON) when all serve.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Log here, not to stderr.")
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of log lines.")
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
@@ -334,10 +339,12 @@ def up(
     ready_file: Path | None,
     log_file: Path | None,
     log_level: str,
+    log_format: str,
 ) -> None:
     """Run a NameServer and a broker. They stop on Ctrl-C or SIGTERM; messages are kept in the data directory."""
     try:
-        set_up_logs(log_level, log_file)
+        running: list[Together] = []
+        set_up_logs(log_level, log_file, log_format, lambda: running[0].log_identity if running else ("-", "-"))
         if brokers is not None and replicas is not None:
             raise ConfigError("--brokers are several brokers, --replicas several copies of one: say one of them")
         if brokers is None and replicas is None:
@@ -347,11 +354,12 @@ def up(
             warn_of_unknown(settings)
             settings = _metrics_options(settings) | settings
             together = Together(data_dir, namesrv_port, settings, config_file)
+            running.append(together)
             serve(WithConsole(together, data_dir, port=console_port) if with_console else together, ready_file)
             return
         host, port = host or LOOPBACK, 10911 if broker_port is None else broker_port
         namesrv_port = namesrv_port or pick_port(host)
-        options = ["--host", host, "-n", f"{host}:{namesrv_port}", "--log-level", log_level]
+        options = ["--host", host, "-n", f"{host}:{namesrv_port}", "--log-level", log_level, "--log-format", log_format]
         options += [part for change in changes if not _is_secret(change) for part in ("--set", change)]
         options += ["-c", str(config_file)] if config_file is not None else []
         given = with_inner_credentials(_check_settings(config_file, data_dir, changes))
