@@ -79,6 +79,8 @@ class UserTable:
             raise _refused("The user is existed")
         if not (info.password or "").strip():
             raise _refused("password can not be blank")
+        if info.password == MASK:
+            raise _refused("password can not be the text that hides passwords in answers: give it again")
         is_super = _is_super(info.kind, default=False)
         if is_super and not by_super:
             raise _refused("The super user can only be create by super user", ResponseCode.SYSTEM_ERROR)
@@ -97,7 +99,7 @@ class UserTable:
         if is_super and not by_super:
             raise _refused("The super user can only be update by super user", ResponseCode.SYSTEM_ERROR)
         after = replace(before, is_super=is_super, enabled=_is_enabled(info.status, default=before.enabled))
-        if info.password is not None and info.password.strip():
+        if info.password is not None and info.password.strip() and info.password != MASK:
             kept = before.secrets[: SECRETS_MAX - 1] if info.keep_secret else ()
             after = replace(after, secrets=tuple(dict.fromkeys((info.password, *kept))))
         elif info.keep_secret is False:

@@ -115,6 +115,9 @@ class BrokerObservability:
         loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
         kernel = "compiled" if compiled else "interpreted"
         snapshot.add(families.BUILD_INFO, (__version__, platform.python_version(), kernel, loop), 1)
+        access = None if self._parts is None else self._parts.access.service
+        for decision, count in sorted(access.control.counts.items()) if access is not None else ():
+            snapshot.add(families.ACCESS, (decision,), count)
         if self._collector is not None:
             yield from self._collector(snapshot)
 

@@ -40,7 +40,7 @@ class AccessSubsystem:
         else:
             _reject(registry, _PLAIN, "ACL 1.0 is not enabled on this broker: aclEnable=false, or users decide")
         if service is not None and service.users is not None:
-            user_handlers.handlers.bind(registry, user_handlers.UserPorts(service, service.users))
+            user_handlers.handlers.bind(registry, user_handlers.UserPorts(service, service.users, self._settings))
         else:
             _reject(registry, _USERS, "users and policies are not enabled on this broker: authenticationEnabled=false")
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from rocketq.access.policies import User
 from rocketq.access.service import AccessService
 from rocketq.access.users import ChangeRefusedError, UserTable
+from rocketq.broker.admin.settings import Settings
 from rocketq.errors import StoreError
 from rocketq.protocol.bodies.accounts import SubjectPolicies
 from rocketq.protocol.bodies.accounts import User as UserBody
@@ -26,6 +27,13 @@ DONE: Final = "not set any response code"
 class UserPorts:
     service: AccessService
     users: UserTable
+    settings: Settings
+
+    def require_master(self) -> None:
+        """A slave's users are copies: a change here would be lost with the next one of the master."""
+        if self.settings.config.is_slave and self.service.inner is not None:
+            remark = "this broker is a slave: change users and policies at its master"
+            raise RequestRejected(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     def by_super(self, request: Request[Any]) -> bool:
         control = self.service.control
@@ -49,6 +57,7 @@ handlers: Handlers[UserPorts] = Handlers()
 
 @handlers.on(RequestCode.AUTH_CREATE_USER)
 async def create_user(request: Request[headers.UserRequest], ports: UserPorts) -> Reply:
+    ports.require_master()
     info = _user_body(request)
     try:
         user = ports.users.create(request.header.username, info, by_super=ports.by_super(request))
@@ -59,6 +68,7 @@ async def create_user(request: Request[headers.UserRequest], ports: UserPorts) -
 
 @handlers.on(RequestCode.AUTH_UPDATE_USER)
 async def update_user(request: Request[headers.UserRequest], ports: UserPorts) -> Reply:
+    ports.require_master()
     info = _user_body(request)
     try:
         before, after = ports.users.update(request.header.username, info, by_super=ports.by_super(request))
@@ -70,6 +80,7 @@ async def update_user(request: Request[headers.UserRequest], ports: UserPorts) -
 
 @handlers.on(RequestCode.AUTH_DELETE_USER)
 async def delete_user(request: Request[headers.UserRequest], ports: UserPorts) -> Reply:
+    ports.require_master()
     try:
         before = ports.users.delete(request.header.username, by_super=ports.by_super(request))
     except ChangeRefusedError as error:
@@ -103,6 +114,7 @@ def list_users(request: Request[headers.ListUsersRequest], ports: UserPorts) -> 
 
 @handlers.on(RequestCode.AUTH_CREATE_ACL, RequestCode.AUTH_UPDATE_ACL)
 async def put_policies(request: Request[headers.PolicyRequest], ports: UserPorts) -> Reply:
+    ports.require_master()
     body = SubjectPolicies.decode(request.body) if request.body else SubjectPolicies()
     subject = request.header.subject or body.subject
     before = _policies_shown(ports, subject)
@@ -115,6 +127,7 @@ async def put_policies(request: Request[headers.PolicyRequest], ports: UserPorts
 
 @handlers.on(RequestCode.AUTH_DELETE_ACL)
 async def delete_policies(request: Request[headers.PolicyRequest], ports: UserPorts) -> Reply:
+    ports.require_master()
     header = request.header
     before = _policies_shown(ports, header.subject)
     try:

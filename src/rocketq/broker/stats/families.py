@@ -215,6 +215,11 @@ UNCONSUMED_DELETED = counter(
     "consumer_group", "topic",
 )  # fmt: skip
 REFUSED_SENDS = counter("rocketq_refused_sends_total", "Rejected sends by cause.", "reason")
+ACCESS = counter(
+    "rocketq_access_decisions_total",
+    "Decisions of access control outside the fast path: allowed, denied, unauthenticated, blocked, dry-run.",
+    "decision",
+)
 ROLE = gauge("rocketq_role", "1 for the current role.", "role")
 CONNECTIONS = gauge("rocketq_connections", "Open connections.", "protocol", "tls")
 PAUSED = gauge("rocketq_connections_paused", "Peers that do not read their answers.")
@@ -225,5 +230,5 @@ OURS: Final[tuple[Family, ...]] = (
     BUILD_INFO, *PROCESS_FAMILIES, LOOP_DELAY, LOOP_BUSY, REQUESTS, KERNEL_REFUSALS, FLUSH_WAITING, HELD_PULLS,
     QUEUE_LAG_MESSAGES, QUEUE_LAG_SECONDS, UNKNOWN_QUEUES, MEMBERS, CONFLICTS, RETRY_MESSAGES, DLQ_MESSAGES,
     DLQ_OLDEST, DLQ_EXPIRES, HALF_OLDEST, TRANSACTION_FINISH, DELAY_WAITING, STORE_BYTES, DISK_FREE, DISK_USED,
-    UNCONSUMED_DELETED, REFUSED_SENDS, ROLE, CONNECTIONS, PAUSED, SERIES, FOLDED,
+    UNCONSUMED_DELETED, REFUSED_SENDS, ACCESS, ROLE, CONNECTIONS, PAUSED, SERIES, FOLDED,
 )  # fmt: skip
