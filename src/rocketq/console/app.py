@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rocketq import __version__
 from rocketq.console.accounts import User
-from rocketq.console.api import alerts, changing, dead_letters, messages, pending, reading, session
+from rocketq.console.api import access, alerts, changing, dead_letters, messages, pending, reading, session
 from rocketq.console.changes import Remembered
 from rocketq.console.config import ConsoleConfig
 from rocketq.console.context import Console, answer
@@ -88,8 +88,9 @@ def make_app(config: ConsoleConfig) -> ASGIApp:
         api.include_router(router)
     api.include_router(dead_letters.reading)
     api.include_router(alerts.reading)
+    api.include_router(access.reading)
     if not config.read_only:
-        for router in (changing.router, dead_letters.changing, alerts.changing):
+        for router in (changing.router, dead_letters.changing, alerts.changing, access.changing):
             api.include_router(router)
     app.include_router(api)
     app.add_api_websocket_route("/api/v1/live", live.serve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeVar
@@ -61,6 +62,8 @@ class Overview:
     topics: tuple[TopicSummary, ...]
     groups: tuple[GroupSummary, ...]
     partial: tuple[MissingBroker, ...]
+    changes: tuple[dict[str, Any], ...]
+    """The newest lines of the audit log."""
     requests: int
 
 
@@ -255,6 +258,7 @@ async def overview(call: Asked) -> Response:
             topics=tuple(topics[:10]),
             groups=tuple(groups[:10]),
             partial=found.partial,
+            changes=tuple(await asyncio.to_thread(call.console.audit.newest, 5, text=call.cluster.name)),
             requests=found.requests,
         )
     )

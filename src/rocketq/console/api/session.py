@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Query
@@ -16,7 +17,7 @@ from rocketq.client.admin import AsyncAdmin
 from rocketq.console.accounts import Session, SignInError, User
 from rocketq.console.audit import verify
 from rocketq.console.config import Login, Role
-from rocketq.console.context import Console, answer
+from rocketq.console.context import Cluster, Console, answer
 from rocketq.console.guard import COOKIE, client_of
 from rocketq.console.problems import ProblemError
 from rocketq.errors import RocketQError
@@ -132,16 +133,34 @@ async def _cluster_user(console: Console, given: SignIn) -> User:
     user = User(name=given.name, role=Role.ADMIN, credentials=Credentials(given.name, given.password))
     cluster = next(iter(console.clusters.values()))
     admin: AsyncAdmin = cluster.admin(user)
+    await _require_access_control(cluster)
     try:
         names = list((await admin.brokers.cluster()).brokers)
         if not names:
             raise ProblemError(502, "unreachable", "no broker is registered that could check the password")
         await admin.brokers.status(names[0])
     except AccessDeniedError as error:
-        if "permission" in str(error).lower() and "signature" not in str(error).lower():
+        if error.resource is not None:
             return user  # known, but not allowed to ask for this
         raise SignInError("the name or the password is wrong") from None
     return user
+
+
+async def _require_access_control(cluster: Cluster) -> None:
+    """Without access control brokers accept every signature, so a wrong password would sign in."""
+    nobody = User(name="nobody", role=Role.VIEWER, credentials=Credentials(f"rocketq-{uuid.uuid4().hex}", "wrong"))
+    admin = AsyncAdmin(
+        cluster.target.name_servers, config=replace(cluster.target.session, credentials=nobody.credentials)
+    )
+    try:
+        name = next(iter((await admin.brokers.cluster()).brokers), None)
+        if name is not None:
+            await admin.brokers.status(name)
+            raise ProblemError(409, "no-access-control", "the cluster has no access control: its users cannot sign in")
+    except AccessDeniedError:
+        return
+    finally:
+        await admin.close()
 
 
 @router.post("/logout", response_model=Health)

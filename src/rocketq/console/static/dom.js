@@ -94,8 +94,9 @@ export function icon(name) {
 
 /** The mark of the product. */
 export function mark() {
-  const image = h('img', { src: 'static/icon.svg', alt: '', width: 24, height: 24 });
-  return image;
+  return svg('svg', { viewBox: '0 0 32 32', width: 24, height: 24, 'aria-hidden': 'true' },
+    svg('rect', { width: 32, height: 32, rx: 8, fill: '#2f5bea' }), svg('path', { d: 'M16 6c4 2.600 6 6.400 6 10.500l-3 3.500h-6l-3-3.500C10 12.400 12 8.600 16 6z', fill: '#fff' }),
+    svg('circle', { cx: 16, cy: 14, r: 2.2, fill: '#2f5bea' }), svg('path', { d: 'M13 22h6l-3 5z', fill: '#ffb454' }));
 }
 
 export const badge = (kind, ...content) => h(`span.badge${kind ? `.${kind}` : ''}`, ...content);

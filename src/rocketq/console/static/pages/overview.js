@@ -1,5 +1,5 @@
 // Overview: is it healthy, what is wrong, who is behind.
-import { h, fill, icon, badge, card, notice, empty, append } from '../dom.js';
+import { h, fill, icon, badge, card, notice, empty } from '../dom.js';
 import { t, plural, count, short, rate, percent, duration, ago } from '../i18n.js';
 import { api, seg } from '../api.js';
 import { chartBox } from '../chart.js';
@@ -31,7 +31,7 @@ export default async function overview(page) {
   let drawn = false;
 
   async function load() {
-    const [found, past, audit] = await Promise.all([api(`${at}/overview`), api(`${at}/history`, { query: { series: 'in,out,lag', span_s: 3600 } }), api('/audit', { query: { n: 5 } })]);
+    const [found, past] = await Promise.all([api(`${at}/overview`), api(`${at}/history`, { query: { series: 'in,out,lag', span_s: 3600 } })]);
     if (!page.alive()) return;
     if (!drawn) {
       drawn = true;
@@ -41,12 +41,12 @@ export default async function overview(page) {
         h('div.grid.two', card(t('Groups that are furthest behind'), h('a', { href: path('groups') }, t('All groups')), groups), card(t('Busiest topics'), h('a', { href: path('topics') }, t('All topics')), topics)),
         h('div.grid.two', card(t('Brokers'), h('a', { href: path('brokers') }, t('All brokers')), brokers), card(t('Last changes'), h('a', { href: 'audit' }, t('Audit')), changes)));
     }
-    draw(found, audit);
+    draw(found);
     flow.update({ ...past, series: past.series.slice(0, 2) });
     lag.update({ ...past, series: past.series.slice(2) });
   }
 
-  function draw(found, audit) {
+  function draw(found) {
     const { figures } = found;
     fill(partial, found.error && notice('bad', t('The last sample failed: {reason}', { reason: found.error })), found.stale && notice('warn', t('These figures are from {time}', { time: ago(found.asOf) })));
     const worst = found.findings[0];
@@ -73,8 +73,7 @@ export default async function overview(page) {
       one.reachable ? badge('ok', t('up')) : badge('bad', t('no answer')),
       h('span.grow', h('div', h('span.name', one.name), ' ', h('span.muted', one.addr)), h('div.bar-line', bar(one.disk_ratio))),
       h('span.muted.num.nowrap', t('{in} in, {out} out', { in: rate(one.in_tps), out: rate(one.out_tps) })))))));
-    fill(changes, audit.items.length ? h('ul.findings', audit.items.map((one) => h('li', h('div.row', h('span.grow', h('strong', one.action), ' ', one.target), h('span.muted.nowrap', t('{user}, {time}', { user: one.user, time: ago(one.at_ms) })))))) : empty(t('Nothing was changed yet')));
-    append(changes, []);
+    fill(changes, found.changes.length ? h('ul.findings', found.changes.map((one) => h('li', h('div.row', h('span.grow', h('strong', one.action), ' ', one.target), h('span.muted.nowrap', t('{user}, {time}', { user: one.user, time: ago(one.at_ms) })))))) : empty(t('Nothing was changed yet')));
   }
 
   await load();
