@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from rocketq.client.core.process_queue import OrderlyQueue, ProcessQueue
 from rocketq.client.core.routes import broker_addr, master_addr, publish_queues
 from rocketq.client.core.stored_messages import StoredMessage, delivered
 from rocketq.client.errors import NoQueueError
-from rocketq.client.listener import Call, ListenerRunner, make_calls
+from rocketq.client.listener import Call, CallBatch, ListenerRunner, make_calls
 from rocketq.client.message_batch import MessageBatch
 from rocketq.client.session import Session
 from rocketq.errors import RocketQError
@@ -163,12 +163,12 @@ class ConcurrentService:
         """Split into calls; every message is held already."""
         size, group = self._config.batch_max, self._ports.group
         shown = messages[0].queue if messages else held.queue
-        parts: Iterable[Sequence[StoredMessage]]
+        parts: Iterator[Sequence[StoredMessage]]
         if size == 1:
             parts = ([message] for message in messages)
         else:
             parts = (MessageBatch(shown, messages=[*messages[at : at + size]]) for at in range(0, len(messages), size))
-        calls = [Call(held, part, ConsumeContext(group, shown)) for part in parts]
+        calls = CallBatch(held, parts, -(-len(messages) // size), group)
         held.calls += len(calls)
         self._calls.submit(calls)
 

@@ -7,7 +7,7 @@ import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Final, Protocol
 
@@ -64,6 +64,51 @@ class Call:
         self.event: ConsumeEvent | None = None
         self.skipped = False
         """The queue was dropped before the call started."""
+
+
+class CallBatch:
+    """The calls for some messages of a queue, made one by one as they begin: waiting calls cost the collector time."""
+
+    def __init__(self, held: ProcessQueue, parts: Iterator[Sequence[StoredMessage]], count: int, group: str) -> None:
+        self._held = held
+        self._parts = parts
+        self._count = count
+        self._group = group
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Call]:
+        held, group = self._held, self._group
+        for part in self._parts:
+            yield Call(held, part, ConsumeContext(group, part[0].queue))
+
+
+class WaitingCalls:
+    """Calls that have not begun, in order."""
+
+    def __init__(self) -> None:
+        self._batches: deque[Iterator[Call]] = deque()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, calls: Sequence[Call] | CallBatch) -> None:
+        if len(calls):
+            self._batches.append(iter(calls))
+            self._count += len(calls)
+
+    def pop(self) -> Call:
+        """The first; there must be one."""
+        while (call := next(self._batches[0], None)) is None:
+            self._batches.popleft()
+        self._count -= 1
+        return call
+
+    def clear(self) -> None:
+        self._batches.clear()
+        self._count = 0
 
 
 class ListenerRunner:
@@ -126,7 +171,7 @@ Done = Callable[[Call], None]
 class Calls(Protocol):
     """Executes calls; reports each to `done` on the event loop."""
 
-    def submit(self, calls: Sequence[Call]) -> None: ...
+    def submit(self, calls: Sequence[Call] | CallBatch) -> None: ...
 
     async def stop(self, wait_ms: int) -> bool:
         """Drop calls that have not started, wait for running ones; False if some still run."""
@@ -153,16 +198,16 @@ class TaskCalls:
         self._runner = runner
         self._done = done
         self._workers = workers
-        self._waiting: deque[Call] = deque()
+        self._waiting = WaitingCalls()
         self._idle: list[asyncio.Future[None]] = []
         self._running = 0
         self._rousing = False
         self._to_wake = 1
         self._tasks: list[asyncio.Task[None]] = []
 
-    def submit(self, calls: Sequence[Call]) -> None:
-        self._waiting.extend(calls)
-        if calls and self._wake_one() and len(self._waiting) > 1 and not self._rousing:
+    def submit(self, calls: Sequence[Call] | CallBatch) -> None:
+        self._waiting.add(calls)
+        if len(calls) and self._wake_one() and len(self._waiting) > 1 and not self._rousing:
             self._rousing, self._to_wake = True, 1
             asyncio.get_running_loop().call_soon(self._rouse)
 
@@ -203,11 +248,11 @@ class TaskCalls:
     async def _work(self) -> None:
         calls, waiting, runner, done = 0, self._waiting, self._runner, self._done
         while True:
-            while not waiting:
+            while not len(waiting):
                 idle = asyncio.get_running_loop().create_future()
                 self._idle.append(idle)
                 await idle
-            call = waiting.popleft()
+            call = waiting.pop()
             self._running += 1
             try:
                 if runner.begin(call):
@@ -230,12 +275,12 @@ class LoopCalls:
     def __init__(self, runner: ListenerRunner, done: Done) -> None:
         self._runner = runner
         self._done = done
-        self._waiting: deque[Call] = deque()
+        self._waiting = WaitingCalls()
         self._scheduled = False
 
-    def submit(self, calls: Sequence[Call]) -> None:
-        self._waiting.extend(calls)
-        if calls and not self._scheduled:
+    def submit(self, calls: Sequence[Call] | CallBatch) -> None:
+        self._waiting.add(calls)
+        if len(calls) and not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._work)
 
@@ -246,7 +291,7 @@ class LoopCalls:
     def _work(self) -> None:
         self._scheduled = False
         for _ in range(min(CALLS_PER_TURN, len(self._waiting))):
-            call = self._waiting.popleft()
+            call = self._waiting.pop()
             self._runner.run(call)
             self._done(call)
         if self._waiting and not self._scheduled:
@@ -268,7 +313,7 @@ class ThreadCalls:
         self._workers = workers
         self._threads: list[threading.Thread] = []
 
-    def submit(self, calls: Sequence[Call]) -> None:
+    def submit(self, calls: Sequence[Call] | CallBatch) -> None:
         for call in calls:
             self._submitted += 1
             if len(self._threads) < self._workers and self._submitted - self._reported > len(self._threads):
