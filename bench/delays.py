@@ -21,7 +21,7 @@ from bench.bars import Bar, save
 from bench.load.folders import run_folder
 from rocketq.broker.delay.level_service import DelayService
 from rocketq.broker.delay.placement import DelayRules, place
-from rocketq.broker.stats.broker_stats import Figures
+from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.model import NewMessage
 from rocketq.protocol.messages import decode_records
 from rocketq.runtime.clock import SystemClock
@@ -58,7 +58,7 @@ def delayed(number: int) -> NewMessage:
 
 
 def service_of(store: Store) -> DelayService:
-    return DelayService(store, StateFiles(store.config.root).delay_offsets, Figures("bench", 0), SystemClock())
+    return DelayService(store, StateFiles(store.config.root).delay_offsets, BrokerStats("bench", 0), SystemClock())
 
 
 def arrived(store: Store) -> int:
