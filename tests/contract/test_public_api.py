@@ -87,6 +87,23 @@ def test_errors_end_in_error_and_old_names_are_deprecated() -> None:
         _ = rocketq.Nothing
 
 
+def test_the_errors_page_has_every_error_with_code_and_retriable() -> None:
+    """Goal: what a user catches can be looked up: its code, whether a retry can help, and what to do."""
+    page = (Path(__file__).parents[2] / "docs/reference/errors.md").read_text()
+    rows = {cells[1].strip(" `"): [cell.strip() for cell in cells[2:5]] for line in page.splitlines()
+            if (cells := line.split("|")) and len(cells) == 6 and cells[1].startswith(" `")}  # fmt: skip
+    public = (getattr(rocketq, name) for name in rocketq.__all__)
+    expected = {kind for kind in public if inspect.isclass(kind) and issubclass(kind, BaseException)}
+    expected |= set(failures.BrokerError.by_code.values())
+    assert {kind.__name__ for kind in expected} == set(rows)
+    for kind in expected:
+        code, retriable, advice = rows[kind.__name__]
+        found = next((str(number) for number, one in failures.BrokerError.by_code.items() if one is kind), "")
+        assert not found or code == found, kind
+        assert retriable in ("varies", "yes" if inspect.getattr_static(kind, "retriable") is True else "no"), kind
+        assert advice, kind
+
+
 def test_importing_the_package_imports_no_client() -> None:
     """Goal: the command line and the broker start without the client."""
     program = "import rocketq, sys; print([name for name in sys.modules if name.startswith('rocketq.')])"

@@ -12,12 +12,13 @@ from rocketq.remoting.address import split_addr
 from rocketq.remoting.address_server import AddressList, AddressServer
 
 VARIABLE: Final = "NAMESRV_ADDR"
+DEFAULT: Final = "127.0.0.1:9876"
 _SCHEME: Final = "http://"
 
 
 def parse_name_servers(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Parse `host:port;host:port` or a sequence, else NAMESRV_ADDR; ConfigError if an address is malformed."""
-    given = os.environ.get(VARIABLE, "") if addrs is None else addrs
+    """Parse `host:port;host:port` or a list, else NAMESRV_ADDR, else 127.0.0.1:9876. ConfigError if malformed."""
+    given = (os.environ.get(VARIABLE) or DEFAULT) if addrs is None else addrs
     texts = given.replace(",", ";").split(";") if isinstance(given, str) else given
     found = [text.strip().removeprefix(_SCHEME) for text in texts if text.strip()]
     for addr in found:

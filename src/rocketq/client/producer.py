@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from rocketq.client.batcher import OnDone
 from rocketq.client.core.batches import check_batch
-from rocketq.client.core.config import ProducerConfig, check_group
+from rocketq.client.core.config import Milliseconds, ProducerConfig, check_group, milliseconds
 from rocketq.client.core.messages import Message, check, decode_recall_handle, half_properties
 from rocketq.client.core.routes import hash_index
 from rocketq.client.core.send_flow import SendContext, SendHook, SendMode, SendResult, TransactionResult, outcome_of
@@ -227,7 +227,7 @@ class AsyncProducer:
         sharding_key: str | int | None = None,
         select: Select | None = None,
         arg: Any = None,
-        timeout_ms: int | None = None,
+        timeout_ms: Milliseconds | None = None,
     ) -> SendResult:
         """The result once a broker has stored it, on another broker when one fails.
 
@@ -236,7 +236,7 @@ class AsyncProducer:
         been stored.
         """
         self._check_ready()
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         if queue is None and sharding_key is None and select is None and not self._observer:
             future = self._pipeline.plain(message, limit_ms)
             if future is not None:
@@ -253,14 +253,14 @@ class AsyncProducer:
 
     @overload
     def send_nowait(
-        self, message: Message, on_done: None = None, *, timeout_ms: int | None = None
+        self, message: Message, on_done: None = None, *, timeout_ms: Milliseconds | None = None
     ) -> asyncio.Future[SendResult]: ...
 
     @overload
-    def send_nowait(self, message: Message, on_done: OnDone, *, timeout_ms: int | None = None) -> None: ...
+    def send_nowait(self, message: Message, on_done: OnDone, *, timeout_ms: Milliseconds | None = None) -> None: ...
 
     def send_nowait(
-        self, message: Message, on_done: OnDone | None = None, *, timeout_ms: int | None = None
+        self, message: Message, on_done: OnDone | None = None, *, timeout_ms: Milliseconds | None = None
     ) -> asyncio.Future[SendResult] | None:
         """Start a send; the future has the result. Messages of one turn of the loop share requests.
 
@@ -269,7 +269,7 @@ class AsyncProducer:
         `in_flight_bytes_max` are reached; wait with `wait_for_room()`.
         """
         self._check_ready()
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         result = self._running_loop().create_future() if on_done is None else None
         if not self._observer:
             self._pipeline.start_send(message, on_done or result, limit_ms)
@@ -306,7 +306,7 @@ class AsyncProducer:
         tags: str | Sequence[str | None] | None = None,
         keys: Sequence[str | Sequence[str] | None] | None = None,
         properties: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
-        timeout_ms: int | None = None,
+        timeout_ms: Milliseconds | None = None,
     ) -> SendManyResult:
         """Send one message for each body, in batches; the cheapest way for many messages that are there at once.
 
@@ -322,7 +322,7 @@ class AsyncProducer:
             if given is not None and len(given) != count:
                 raise ConfigError(f"{name} has {len(given)} values for {count} bodies")
         check(Message(topic=topic, body=b"-"))
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         deadline_ms = self.session.clock.monotonic_ms() + limit_ms
         work = self._pipeline.many(topic, bodies, tag_list, key_list, shared, deadline_ms)
         if not self._observer:
@@ -331,25 +331,25 @@ class AsyncProducer:
         return await self._observer.around(SendMode.BATCH, messages, None, work, tuple)
 
     def send_directly(
-        self, message: Message, timeout_ms: int | None, exchange: Exchange
+        self, message: Message, timeout_ms: Milliseconds | None, exchange: Exchange
     ) -> SendResult | Callable[[], Coroutine[Any, Any, SendResult]] | None:
         """A send on a socket of the calling thread; see ProducerPipeline. None with hooks or traces."""
         if self._observer or self._closed:
             return None
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         return self._pipeline.send_directly(message, limit_ms, exchange)
 
     async def send_oneway(
-        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: Milliseconds | None = None
     ) -> None:
         """Send without an answer: success and failure are not reported."""
         self._check_ready()
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         work = self._pipeline.oneway(message, queue, limit_ms)
         await self._observer.around(SendMode.ONEWAY, (message,), queue, work, _no_result)
 
     async def send_batch(
-        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: Milliseconds | None = None
     ) -> list[SendResult]:
         """The results in the order of the messages, which have one topic; split into as few requests as fit.
 
@@ -357,13 +357,13 @@ class AsyncProducer:
         """
         self._check_ready()
         check_batch(messages)
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         deadline_ms = self.session.clock.monotonic_ms() + limit_ms
         work = self._pipeline.parts(messages, queue, deadline_ms)
         return await self._observer.around(SendMode.BATCH, tuple(messages), queue, work, tuple)
 
     async def send_in_transaction(
-        self, message: Message, arg: Any = None, *, timeout_ms: int | None = None
+        self, message: Message, arg: Any = None, *, timeout_ms: Milliseconds | None = None
     ) -> TransactionResult:
         """Store it where no consumer sees it, run the listener's `execute`, and commit it or roll it back.
 
@@ -375,7 +375,7 @@ class AsyncProducer:
         check(message, self.config.body_bytes_max)
         if message.is_delayed:
             raise MessageInvalidError("a transactional message cannot be delayed")
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         half = self._pipeline.single(message, None, limit_ms, half_properties(self.group))
         sent = await self._observed(SendMode.HALF, message, None, half)
         topic = self._pipeline.topic(message.topic)
@@ -385,14 +385,14 @@ class AsyncProducer:
             self._tracer.transaction_ended(message, result)
         return result
 
-    async def recall(self, handle: str | None, *, timeout_ms: int | None = None) -> str:
+    async def recall(self, handle: str | None, *, timeout_ms: Milliseconds | None = None) -> str:
         """Cancel a timed message before its delivery, by the `recall_handle` of its result; returns its id.
 
         Raises the broker's error if it is too late, RecallHandleError if it is not a handle.
         """
         self._check_ready()
         place = decode_recall_handle(handle)
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         addr = await self._pipeline.path.master(place.topic, place.broker_name, limit_ms)
         request = RecallRequest(group=self.group, topic=place.topic, handle=place.encode())
         success = False
@@ -405,12 +405,13 @@ class AsyncProducer:
         return RecallResponse.decode(answer.ext_fields).message_id
 
     async def request(
-        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int = 3_000
+        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: Milliseconds = 3_000
     ) -> StoredMessage:
         """Send it and wait for the reply of its consumer; ReplyTimeoutError if none arrives."""
         self._check_ready()
         check(message, self.config.body_bytes_max)
         topic = self._pipeline.topic(message.topic)
+        timeout_ms = milliseconds(timeout_ms)
         deadline_ms = self.session.clock.monotonic_ms() + timeout_ms
         correlation_id = str(uuid.uuid4())
         extra = request_properties(correlation_id, self.session.client_id, timeout_ms)
@@ -438,20 +439,20 @@ class AsyncProducer:
         body: bytes,
         *,
         properties: Mapping[str, str] | None = None,
-        timeout_ms: int | None = None,
+        timeout_ms: Milliseconds | None = None,
     ) -> SendResult:
         """Answer a message that was sent by `request`; NotARequestError when it was not."""
         self._check_ready()
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         extra = reply_properties(to.properties, to.message_id)
         message = Message(topic=reply_topic(to), body=body, properties=properties or {})
         work = self._pipeline.single(message, None, limit_ms, extra, RequestCode.SEND_REPLY_MESSAGE_V2)
         return await self._observed(SendMode.REPLY, message, None, work)
 
-    async def queues(self, topic: str, *, timeout_ms: int | None = None) -> tuple[MessageQueue, ...]:
+    async def queues(self, topic: str, *, timeout_ms: Milliseconds | None = None) -> tuple[MessageQueue, ...]:
         """The writable queues of a topic, in the order a selector gets them."""
         self._check_ready()
-        limit_ms = self.config.send_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.config.send_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         found = await self._pipeline.path.queues(self._pipeline.topic(topic), limit_ms)
         return tuple(self.session.namespace.plain_queue(queue) for queue in found)
 

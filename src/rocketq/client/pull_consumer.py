@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from rocketq.client.consumer import HALF_AN_HOUR_MS, check_consumer_group, check_sql, default_store
-from rocketq.client.core.config import PullConfig
+from rocketq.client.core.config import (
+    Milliseconds,
+    PullConfig,
+    Start,
+    TopicList,
+    expressions_of,
+    milliseconds,
+    starting,
+)
 from rocketq.client.core.consumer_stats import ConsumerStats, running_properties
 from rocketq.client.core.offsets import ResetTo
 from rocketq.client.core.process_queue import PulledQueue
@@ -221,8 +230,7 @@ class OffsetOutOfRangeError(ClientError):
 class AsyncPullConsumer:
     """Returns messages of subscribed topics, shared with the group, or of manually assigned queues.
 
-        async with AsyncPullConsumer("reports", name_servers="127.0.0.1:9876") as consumer:
-            consumer.subscribe("Orders")
+        async with AsyncPullConsumer("reports", topics=["Orders"], start="earliest") as consumer:
             async for message in consumer:
                 ...
 
@@ -234,6 +242,8 @@ class AsyncPullConsumer:
         self,
         group: str,
         *,
+        topics: TopicList | None = None,
+        start: Start | None = None,
         name_servers: str | Sequence[str] | None = None,
         session: Session | None = None,
         session_config: SessionConfig | None = None,
@@ -243,9 +253,9 @@ class AsyncPullConsumer:
         check_consumer_group(group)
         if session is not None and (name_servers is not None or session_config is not None):
             raise ConfigError("pass either session, or name_servers and session_config: not both")
-        self.config = config or PullConfig()
         self._owns_session = session is None
         self.session = session if session is not None else Session(name_servers, config=session_config)
+        self.config = starting(config or PullConfig(), start, self.session.clock.now_ms())
         self._namespace = self.session.namespace
         self.group = self._namespace.group(group)
         self._subscriptions = SubscriptionTable()
@@ -264,6 +274,8 @@ class AsyncPullConsumer:
         self._engine: PullEngine | None = None
         self._last: PulledQueue | None = None
         self._closed = False
+        for topic, expression in expressions_of(topics).items():
+            self.subscribe(topic, expression)
 
     # life
 
@@ -353,7 +365,7 @@ class AsyncPullConsumer:
 
     # getting them
 
-    async def poll(self, timeout_ms: int | None = None, count_max: int | None = None) -> list[StoredMessage]:
+    async def poll(self, timeout_ms: Milliseconds | None = None, count_max: int | None = None) -> list[StoredMessage]:
         """Messages of one or more queues, each in order; an empty list on timeout.
 
         Messages returned before count as consumed.
@@ -362,7 +374,7 @@ class AsyncPullConsumer:
         self._mark_consumed()
         await engine.auto_commit()
         loop = asyncio.get_running_loop()
-        wait_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
+        wait_ms = self.config.poll_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         deadline_s = loop.time() + wait_ms / 1000
         limit = self.config.poll_max if count_max is None else count_max
         while not (taken := engine.queues.take(limit)):
@@ -474,8 +486,10 @@ class AsyncPullConsumer:
             raise OffsetOutOfRangeError(queue, offset, bounds.min_offset, bounds.max_offset)
         await self._running().queues.seek(self._mine(queue).queue, offset)
 
-    async def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
+    async def seek_to_time(self, queue: MessageQueue, time_ms: int | datetime) -> None:
         """Move to the first message stored at or after this time."""
+        if isinstance(time_ms, datetime):
+            time_ms = round(time_ms.timestamp() * 1000)
         await self._seek_to(queue, ResetTo.at_time(time_ms))
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:

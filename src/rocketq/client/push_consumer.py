@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from rocketq.client.consume import ConcurrentService, OrderlyService, SendBacks, ServicePorts
 from rocketq.client.consumer import HALF_AN_HOUR_MS, check_consumer_group, check_sql, default_store
-from rocketq.client.core.config import PushConfig
+from rocketq.client.core.config import PushConfig, Start, TopicList, expressions_of, starting
 from rocketq.client.core.consumer_stats import ConsumerStats, running_properties
 from rocketq.client.core.namespaces import Namespace
 from rocketq.client.core.process_queue import ProcessQueue
@@ -262,8 +262,8 @@ class QueueHealth:
 class AsyncPushConsumer:
     """Calls `listener(messages, context)` with messages of the topics it is subscribed to.
 
-        async with AsyncPushConsumer("orders", listener, name_servers="127.0.0.1:9876") as consumer:
-            consumer.subscribe("Orders", "new || paid")
+        async with AsyncPushConsumer("orders", listener, topics={"Orders": "new || paid"}):
+            ...
 
     The listener is a plain function, called in threads, or an asynchronous one. Returning means done; an exception or
     ConsumeResult.LATER means redelivery. Messages may be delivered twice: see docs/guide/duplicates.md.
@@ -274,6 +274,8 @@ class AsyncPushConsumer:
         group: str,
         listener: Listener,
         *,
+        topics: TopicList | None = None,
+        start: Start | None = None,
         name_servers: str | Sequence[str] | None = None,
         session: Session | None = None,
         session_config: SessionConfig | None = None,
@@ -282,7 +284,6 @@ class AsyncPushConsumer:
         offset_store: OffsetStore | None = None,
     ) -> None:
         config = config or PushConfig()
-        self.config = config if orderly is None else replace(config, orderly=orderly)
         if not callable(listener):
             raise ConfigError(f"listener must be callable, got {type(listener).__name__}")
         if not accepts_two_arguments(listener):
@@ -293,6 +294,8 @@ class AsyncPushConsumer:
         self._listener = listener
         self._owns_session = session is None
         self.session = session if session is not None else Session(name_servers, config=session_config)
+        config = starting(config, start, self.session.clock.now_ms())
+        self.config = config if orderly is None else replace(config, orderly=orderly)
         self._namespace = self.session.namespace
         self.group = self._namespace.group(group)
         """As brokers know it."""
@@ -301,6 +304,8 @@ class AsyncPushConsumer:
         self._paused = False
         self._engine: PushEngine | None = None
         self._closed = False
+        for topic, expression in expressions_of(topics).items():
+            self.subscribe(topic, expression)
 
     # life cycle
 

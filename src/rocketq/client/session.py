@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
+from rocketq.client.core.config import convert_spans
 from rocketq.client.core.messages import UniqueIds
 from rocketq.client.core.namespaces import Namespace, namespace_in
 from rocketq.client.errors import ClientClosedError, failure_to
@@ -76,6 +77,7 @@ class SessionConfig:
     """Addresses to connect to in place of those that brokers advertise, `advertised -> reachable`."""
 
     def __post_init__(self) -> None:
+        convert_spans(self)
         for name in ("control_timeout_ms", "route_life_ms", "heartbeat_interval_ms"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is at least 1")

@@ -8,6 +8,8 @@ ASCII) is encoded by its owner and added with add_encoded(); the bytes are the s
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import cython
 
 if not cython.compiled:
@@ -30,9 +32,9 @@ class MessageFields:
 
     def __init__(
         self,
-        *,
         topic,
         body,
+        *,
         tag=None,
         keys=(),
         properties=None,
@@ -41,11 +43,18 @@ class MessageFields:
         delay_ms=None,
         deliver_at_ms=None,
         wait=True,
+        tags=None,
     ):
+        if tags is not None:
+            raise TypeError(f"a message has one tag: use tag={tags!r} instead of tags=")
+        if delay_ms is not None and isinstance(delay_ms, timedelta):
+            delay_ms = round(delay_ms / timedelta(milliseconds=1))
+        if deliver_at_ms is not None and isinstance(deliver_at_ms, datetime):
+            deliver_at_ms = round(deliver_at_ms.timestamp() * 1000)
         self.topic = topic
         self.body = body
         self.tag = tag
-        self.keys = keys
+        self.keys = (keys,) if type(keys) is str else keys
         self._properties = properties
         self.flag = flag
         self.delay_level = delay_level

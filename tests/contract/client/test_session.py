@@ -97,7 +97,8 @@ def test_name_servers_come_from_the_caller_or_the_environment(monkeypatch: pytes
     assert parse_name_servers("http://c:3,d:4") == ("c:3", "d:4")
     assert parse_name_servers(["e:5"]) == ("e:5",)
     monkeypatch.delenv("NAMESRV_ADDR")
-    for wrong in (None, "", ";", "nonsense", ["a"]):
+    assert parse_name_servers(None) == ("127.0.0.1:9876",)
+    for wrong in ("", ";", "nonsense", ["a"]):
         with pytest.raises(ConfigError):
             parse_name_servers(wrong)
 

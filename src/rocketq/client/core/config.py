@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from rocketq.client.core.allocation import AllocationStrategy, Averagely
 from rocketq.client.core.batches import BATCH_BYTES_MAX, Batching
@@ -14,6 +15,7 @@ from rocketq.client.core.consume_results import ConsumeHook, PullFilter
 from rocketq.client.core.messages import BODY_BYTES_MAX, COMPRESS_FROM_BYTES, EncodeOptions
 from rocketq.client.core.routes import FaultLatencyConfig
 from rocketq.client.core.send_flow import RETRIED_CODES, RetryPolicy
+from rocketq.client.core.subscriptions import ALL
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.compression import Compression
@@ -21,6 +23,58 @@ from rocketq.protocol.flags import ConsumeFromWhere, MessageModel
 from rocketq.protocol.names import AUTO_CREATE_TOPIC, TRACE_TOPIC, group_fault
 
 PULL_BYTES_MAX: Final = 256 << 10
+
+
+Milliseconds = int | timedelta
+"""A span of time, as a number of milliseconds or a timedelta."""
+
+
+def milliseconds(span: Milliseconds) -> int:
+    return span if isinstance(span, int) else round(span / timedelta(milliseconds=1))
+
+
+def convert_spans(settings: Any) -> None:
+    """Replace timedeltas of a frozen dataclass by milliseconds."""
+    for item in fields(settings):
+        if item.name.endswith("_ms") and isinstance(value := getattr(settings, item.name), timedelta):
+            object.__setattr__(settings, item.name, milliseconds(value))
+
+
+Start = str | datetime | timedelta | ConsumeFromWhere
+"""`"earliest"`, `"latest"`, a time, or an age such as `timedelta(hours=1)`."""
+TopicList = str | Iterable[str] | Mapping[str, str]
+"""Topics to subscribe to; a mapping also has their tag expressions."""
+
+_Consuming = TypeVar("_Consuming", "PushConfig", "PullConfig")
+
+
+def starting(config: _Consuming, start: Start | None, now_ms: int) -> _Consuming:
+    """The settings with the start of the short form; ConfigError if it is unknown."""
+    match start:
+        case None:
+            return config
+        case ConsumeFromWhere():
+            return replace(config, from_where=start)
+        case "earliest":
+            return replace(config, from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+        case "latest":
+            return replace(config, from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET)
+        case datetime():
+            time_ms = round(start.timestamp() * 1000)
+        case timedelta():
+            time_ms = now_ms - milliseconds(start)
+        case _:
+            raise ConfigError(f'start must be "earliest", "latest", a datetime or a timedelta, got {start!r}')
+    return replace(config, from_where=ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, from_time_ms=time_ms)
+
+
+def expressions_of(topics: TopicList | None) -> dict[str, str]:
+    """Tag expressions by topic."""
+    if topics is None:
+        return {}
+    if isinstance(topics, str):
+        return {topics: ALL}
+    return dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, ALL)
 
 
 class HoldReason(StrEnum):
@@ -153,6 +207,7 @@ class PushConfig:
     """How long a reset of offsets waits for running listeners."""
 
     def __post_init__(self) -> None:
+        convert_spans(self)
         _check_choices(self.model, self.from_where)
         _within(self.workers, 1, 1_000, "workers")
         _within(self.batch_max, 1, 1_024, "batch_max")
@@ -200,6 +255,7 @@ class PullConfig:
     retry_ms: int = 1_000
 
     def __post_init__(self) -> None:
+        convert_spans(self)
         _check_choices(self.model, self.from_where)
         _within(self.pull_batch_max, 1, 1_024, "pull_batch_max")
         _within(self.pull_bytes_max, 1, 1 << 30, "pull_bytes_max")
@@ -247,6 +303,7 @@ class ProducerConfig:
     trace_topic: str = TRACE_TOPIC
 
     def __post_init__(self) -> None:
+        convert_spans(self)
         for name in (
             "send_timeout_ms",
             "attempts_max",

@@ -88,6 +88,8 @@ class _MessageSpec:
 class Message(MessageFields):
     """A message to send; it cannot be changed, `dataclasses.replace` makes another one.
 
+        Message("Orders", b"...", tag="new", keys="order-1")
+
     `keys` find it again, a consumer subscribes to a topic or to tags of it. At most one of `delay_level` (1 to 18 with
     the broker's usual table), `delay_ms` and `deliver_at_ms` (5.x brokers and ours) delays the delivery. With
     `wait=False` the answer does not wait for disk and replicas.
@@ -100,16 +102,16 @@ class Message(MessageFields):
 
         def __init__(
             self,
-            *,
             topic: str,
             body: bytes,
+            *,
             tag: str | None = None,
-            keys: tuple[str, ...] = (),
+            keys: str | tuple[str, ...] = (),
             properties: Mapping[str, str] | None = None,
             flag: int = 0,
             delay_level: int = 0,
-            delay_ms: int | None = None,
-            deliver_at_ms: int | None = None,
+            delay_ms: int | timedelta | None = None,
+            deliver_at_ms: int | datetime | None = None,
             wait: bool = True,
         ) -> None: ...
 

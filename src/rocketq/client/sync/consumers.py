@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rocketq.client.consumer import check_consumer_group
-from rocketq.client.core.config import PullConfig, PushConfig
+from rocketq.client.core.config import PullConfig, PushConfig, Start, TopicList, expressions_of
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import ALL, make_subscription
 from rocketq.client.listener import Listener
@@ -36,6 +36,7 @@ class _Subscribing(Facade[_Consumer, _Consumer]):
         session: SharedSession | None,
         name_servers: str | Sequence[str] | None,
         session_config: SessionConfig | None,
+        topics: TopicList | None,
     ) -> None:
         check_consumer_group(group)
         what = f"consumer {group}"
@@ -43,6 +44,9 @@ class _Subscribing(Facade[_Consumer, _Consumer]):
         member = MemberKey("consumer", group, is_exclusive=True)
         self._subscribed: dict[str, tuple[str, str | None]] = {}
         self._started_in = -1
+        for topic, expression in expressions_of(topics).items():
+            make_subscription(topic, expression, None, 0)
+            self._subscribed[topic] = (expression, None)
 
         def made() -> tuple[_Consumer, Callable[[], None]]:
             joined, leave = join_session(session, addrs, session_config, member)
@@ -101,8 +105,7 @@ class _Subscribing(Facade[_Consumer, _Consumer]):
 class PushConsumer(_Subscribing[AsyncPushConsumer]):
     """AsyncPushConsumer without await; listeners run in threads.
 
-    with PushConsumer("orders", listener, name_servers="127.0.0.1:9876") as consumer:
-        consumer.subscribe("Orders", "new || paid")
+    with PushConsumer("orders", listener, topics={"Orders": "new || paid"}):
         wait_until_the_program_ends()
     """
 
@@ -111,6 +114,8 @@ class PushConsumer(_Subscribing[AsyncPushConsumer]):
         group: str,
         listener: Listener,
         *,
+        topics: TopicList | None = None,
+        start: Start | None = None,
         name_servers: str | Sequence[str] | None = None,
         session: SharedSession | None = None,
         session_config: SessionConfig | None = None,
@@ -120,10 +125,16 @@ class PushConsumer(_Subscribing[AsyncPushConsumer]):
     ) -> None:
         def make(joined: Session) -> AsyncPushConsumer:
             return AsyncPushConsumer(
-                group, listener, session=joined, config=config, orderly=orderly, offset_store=offset_store
+                group,
+                listener,
+                start=start,
+                session=joined,
+                config=config,
+                orderly=orderly,
+                offset_store=offset_store,
             )
 
-        super().__init__(group, make, AsyncPushConsumer.start, session, name_servers, session_config)
+        super().__init__(group, make, AsyncPushConsumer.start, session, name_servers, session_config, topics)
 
     commit = blocking(AsyncPushConsumer.commit)
 
@@ -147,8 +158,7 @@ class PushConsumer(_Subscribing[AsyncPushConsumer]):
 class PullConsumer(_Subscribing[AsyncPullConsumer]):
     """AsyncPullConsumer without await.
 
-    with PullConsumer("reports", name_servers="127.0.0.1:9876") as consumer:
-        consumer.subscribe("Orders")
+    with PullConsumer("reports", topics=["Orders"], start="earliest") as consumer:
         for message in consumer:
             ...
     """
@@ -157,6 +167,8 @@ class PullConsumer(_Subscribing[AsyncPullConsumer]):
         self,
         group: str,
         *,
+        topics: TopicList | None = None,
+        start: Start | None = None,
         name_servers: str | Sequence[str] | None = None,
         session: SharedSession | None = None,
         session_config: SessionConfig | None = None,
@@ -167,12 +179,12 @@ class PullConsumer(_Subscribing[AsyncPullConsumer]):
         self._ahead: list[StoredMessage] = []
 
         def make(joined: Session) -> AsyncPullConsumer:
-            consumer = AsyncPullConsumer(group, session=joined, config=config, offset_store=offset_store)
+            consumer = AsyncPullConsumer(group, start=start, session=joined, config=config, offset_store=offset_store)
             if self._assigned is not None:
                 consumer.assign(self._assigned)
             return consumer
 
-        super().__init__(group, make, AsyncPullConsumer.start, session, name_servers, session_config)
+        super().__init__(group, make, AsyncPullConsumer.start, session, name_servers, session_config, topics)
 
     queues = blocking(AsyncPullConsumer.queues)
     pull = blocking(AsyncPullConsumer.pull)

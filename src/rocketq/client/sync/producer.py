@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rocketq.client.blocking.direct_send import SendConnections
-from rocketq.client.core.config import ProducerConfig, check_group
+from rocketq.client.core.config import Milliseconds, ProducerConfig, check_group
 from rocketq.client.core.messages import Message
 from rocketq.client.core.send_flow import SendHook, SendResult
 from rocketq.client.producer import AsyncProducer, Select
@@ -58,7 +58,7 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
         sharding_key: str | int | None = None,
         select: Select | None = None,
         arg: Any = None,
-        timeout_ms: int | None = None,
+        timeout_ms: Milliseconds | None = None,
     ) -> SendResult:
         """The result once a broker has stored it, on another broker when one fails; see AsyncProducer.send.
 
@@ -97,7 +97,7 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
         sharding_key: str | int | None = None,
         select: Select | None = None,
         arg: Any = None,
-        timeout_ms: int | None = None,
+        timeout_ms: Milliseconds | None = None,
     ) -> Future[SendResult]:
         """As `send`, without waiting: the future has the result or the exception."""
         return self._engine.submit(
