@@ -63,10 +63,15 @@ class FrameDecoder:
         """Absorb bytes; return every command they complete, in order. Never awaits."""
         if self.failure is not None:
             raise self.failure
-        self._pending += chunk
         commands: list[Command] = []
         try:
-            self._take_commands(commands)
+            if self._pending:
+                self._pending += chunk
+                del self._pending[: self._take_commands(self._pending, commands)]
+            else:  # whole frames are decoded where they are
+                end = self._take_commands(chunk, commands)
+                if end < len(chunk):
+                    self._pending += chunk[end:] if end else chunk
         except RemoteProtocolError as failure:
             self.failure = failure
             self._pending.clear()
@@ -79,22 +84,29 @@ class FrameDecoder:
         """How much of an unfinished frame is held."""
         return len(self._pending)
 
-    def _take_commands(self, commands: list[Command]) -> None:
-        at = 0
-        while (size := self._frame_size(at)) is not None and at + 4 + size <= len(self._pending):
-            commands.append(decode_command(bytes(self._pending[at + 4 : at + 4 + size]), self._view))
-            at += 4 + size
-        del self._pending[:at]
+    def _take_commands(self, data: bytes | bytearray, commands: list[Command]) -> int:
+        """Decode the whole frames; where the last of them ends."""
+        at, end = 0, len(data)
+        while (size := self._frame_size(data, at, end)) is not None and at + 4 + size <= end:
+            frame_end = at + 4 + size
+            if isinstance(data, bytes):
+                frame = data[at + 4 : frame_end]
+            else:
+                with memoryview(data) as view, view[at + 4 : frame_end] as part:
+                    frame = bytes(part)
+            commands.append(decode_command(frame, self._view))
+            at = frame_end
+        return at
 
-    def _frame_size(self, at: int) -> int | None:
+    def _frame_size(self, data: bytes | bytearray, at: int, end: int) -> int | None:
         """The announced size of the frame at this place, None while unknown; checked before more is buffered."""
-        if len(self._pending) - at < 4:
+        if end - at < 4:
             return None
-        size = int.from_bytes(self._pending[at : at + 4], "big", signed=True)
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
         if not 4 < size <= self._frame_bytes_max - 4:
             raise RemoteProtocolError(f"a frame announces {size} bytes, outside 5..{self._frame_bytes_max - 4}")
-        header_bytes = int.from_bytes(self._pending[at + 5 : at + 8], "big")
-        if header_bytes > self._header_bytes_max and len(self._pending) - at >= 8:
+        header_bytes = int.from_bytes(data[at + 5 : at + 8], "big")
+        if header_bytes > self._header_bytes_max and end - at >= 8:
             raise RemoteProtocolError(f"a header of {header_bytes} bytes exceeds the limit of {self._header_bytes_max}")
         return size
 

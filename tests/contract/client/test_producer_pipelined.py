@@ -6,24 +6,28 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 
 from rocketq.client import (
     AsyncProducer,
+    AsyncPullConsumer,
     BatchFailedError,
     Batching,
     ClientClosedError,
+    ConsumeFromWhere,
     Message,
     MessageInvalidError,
     Producer,
     ProducerConfig,
+    PullConfig,
     SendFailedError,
     SendResult,
     SendStatus,
     SendTimeoutError,
+    SessionConfig,
     TooManySendsError,
 )
 from rocketq.protocol.codes import RequestCode
@@ -32,6 +36,7 @@ from rocketq.protocol.failures import MessageIllegalError
 from rocketq.protocol.messages import decode_batch
 from rocketq.remoting import Connection
 from rocketq.testing.embedded import EmbeddedCluster
+from rocketq.testing.fault_proxy import FaultProxy
 
 from .kit import on_a_loop
 from .scripted import ScriptedBroker, garbage, hang_up, nonsense, scripted_cluster, silence, stored
@@ -279,6 +284,59 @@ async def test_a_part_of_many_that_fails_tells_which_were_sent() -> None:
         assert len(sent) == 20
         assert sent[0]
         assert not sent[-1]
+
+
+@pytest.mark.parametrize("fault", ["cut", "half_close", "delay"])
+def test_a_bad_connection_costs_no_message_and_leaves_no_future(
+    cluster: EmbeddedCluster, topic: str, fault: str
+) -> None:
+    """Goal: while the connections to the brokers are broken again and again, each future ends, and ends well."""
+
+    async def run(addr_map: dict[str, str], proxies: list[FaultProxy]) -> None:
+        config = ProducerConfig(send_timeout_ms=20_000)
+        session_config = SessionConfig(addr_map=addr_map)
+        async with AsyncProducer(
+            "g-" + topic, name_servers=cluster.name_server_addr, session_config=session_config, config=config
+        ) as producer:
+            await producer.send(Message(topic=topic, body=b"first"))
+            ends: Ends = []
+            futures = []
+            for turn in range(12):
+                for number in range(50):
+                    body = b"%d" % (turn * 50 + number)
+                    futures.append(producer.send_nowait(Message(topic=topic, body=body)))
+                    producer.send_nowait(Message(topic=topic, body=body), lambda *end: ends.append(end))
+                proxy = proxies[turn % len(proxies)]
+                if turn % 3 == 1:
+                    proxy.delay(20) if fault == "delay" else getattr(proxy, fault)()
+                await asyncio.sleep(0.01)
+                proxy.restore()
+            many = await producer.send_many(topic, [b"%d" % number for number in range(600, 3_000)])
+            results = await asyncio.gather(*futures)
+            await producer.flush()
+            assert len({result.message_id for result in [*results, *many]}) == 3_000
+            assert len(ends) == 600
+            assert all(error is None for _, error in ends)
+            assert producer.health()["in_flight_count"] == 0
+
+    async def stored_bodies() -> set[bytes]:
+        found: set[bytes] = set()
+        config = PullConfig(from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+        async with AsyncPullConsumer("c-" + topic, name_servers=cluster.name_server_addr, config=config) as consumer:
+            consumer.subscribe(topic)
+            async for batch in consumer.batches(max_wait_ms=50):
+                found.update(batch.bodies())
+                if len(found) == 3_001:
+                    return found
+        return found
+
+    addrs = [str(addr) for addr in cluster.broker_addrs]
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(FaultProxy(addr)) for addr in addrs]
+        asyncio.run(
+            asyncio.wait_for(run(dict(zip(addrs, [proxy.addr for proxy in proxies], strict=True)), proxies), 60)
+        )
+    assert asyncio.run(asyncio.wait_for(stored_bodies(), 60)) == {b"first"} | {b"%d" % at for at in range(3_000)}
 
 
 # Sends of the facade without await

@@ -10,10 +10,12 @@ import pytest
 
 from rocketq.client import (
     AsyncAdmin,
+    AsyncProducer,
     AsyncPullConsumer,
     AsyncPushConsumer,
     ClientClosedError,
     ClientError,
+    Message,
     MessageQueue,
     NotAssignedError,
     OffsetOutOfRangeError,
@@ -286,3 +288,51 @@ async def test_assigned_queues_are_replaced(cluster: EmbeddedCluster, topic: str
         consumer.assign([queue_of(topic, 1, 1)])
         await until(lambda: consumer.assignment() == (queue_of(topic, 1, 1),))
         assert {message.queue for message in await consumer.poll()} == {queue_of(topic, 1, 1)}
+
+
+@on_a_loop
+async def test_batches_have_everything_in_order_and_commit(cluster: EmbeddedCluster, topic: str, group: str) -> None:
+    addr = cluster.name_server_addr
+    await fill(addr, topic, 300)
+    bodies: list[bytes] = []
+    sizes: list[int] = []
+    async with AsyncPullConsumer(group, name_servers=addr, config=replace(PULLS, auto_commit=False)) as consumer:
+        consumer.subscribe(topic)
+        async for batch in consumer.batches(max_count=7, max_wait_ms=200):
+            sizes.append(len(batch))
+            assert batch.offsets == list(range(batch.offsets[0], batch.offsets[0] + len(batch)))
+            assert [message.body for message in batch] == batch.bodies()
+            assert {message.queue for message in batch} == {batch.queue}
+            bodies += batch.bodies()
+            await batch.commit()
+            if len(bodies) == 300:
+                break
+        assert max(sizes) == 7
+        assert sizes.count(7) > 20, "a batch is full while there is enough"
+    assert set(bodies) == numbers(0, 300)
+    assert await committed(addr, group, topic) == 300
+
+
+@on_a_loop
+async def test_a_batch_as_arrow_columns(cluster: EmbeddedCluster, topic: str, group: str) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    addr = cluster.name_server_addr
+    async with AsyncProducer(f"P-{topic}"[:100], name_servers=addr) as producer:
+        for body in (b"plain", b"large" * 2_000):
+            await producer.send(Message(topic=topic, body=body, tag="t", keys=("k", "l"), properties={"a": "b"}))
+    seen = 0
+    async with AsyncPullConsumer(group, name_servers=addr, config=PULLS) as consumer:
+        consumer.subscribe(topic)
+        async for batch in consumer.batches(max_wait_ms=0):
+            columns = batch.to_arrow()
+            assert isinstance(columns, arrow.RecordBatch)
+            for row, message in zip(columns.to_pylist(), batch, strict=True):
+                seen += 1
+                assert row["body"] == message.body
+                assert (row["topic"], row["tag"], row["keys"]) == (topic, "t", ["k", "l"])
+                assert ("a", "b") in row["properties"]
+                assert row["message_id"] == message.message_id
+                kept = message.detach()
+                assert (kept.body, kept.tag, bytes(kept.body_view)) == (row["body"], "t", row["body"])
+            if seen == 2:
+                break
