@@ -92,7 +92,7 @@ def encode_batch(elements: Iterable[BatchElement]) -> bytes:
 
 def decode_batch(data: bytes) -> list[BatchElement]:
     """The elements of a batch; RemoteProtocolError when it cannot be cut into any."""
-    elements = list(_elements(data))
+    elements = list(batch_elements(data))
     if not elements:
         raise RemoteProtocolError("a batch is empty")
     return elements
@@ -139,7 +139,7 @@ def _encode_element(element: BatchElement) -> bytes:
     return b"".join((head, element.body, _packed_properties(element.properties)))
 
 
-def _elements(data: bytes) -> Iterator[BatchElement]:
+def batch_elements(data: bytes) -> Iterator[BatchElement]:
     at = 0
     while at < len(data):
         try:

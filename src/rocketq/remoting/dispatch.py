@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,6 +52,14 @@ class EncodedReply:
     def to_command(self) -> Command:
         """Decode the frame, for hooks."""
         return decode_command(self.frame[4:])
+
+
+class OrderedAnswer(PendingAnswer, ABC):
+    """A pending answer that acts in the order of the requests: `start` is called before the next request is dispatched,
+    unless the request is rejected because too many are in progress. Errors of `start` are raised by awaiting."""
+
+    @abstractmethod
+    def start(self) -> None: ...
 
 
 Answer = Command | EncodedReply | None | PendingAnswer
@@ -218,6 +227,8 @@ class Dispatcher:
             connection.answer(request, request.answer(ResponseCode.SYSTEM_BUSY, remark=remark))
             return
         self._slots.take(connection, address)
+        if isinstance(answer, OrderedAnswer):
+            answer.start()
         task = asyncio.get_running_loop().create_task(self._answer_later(request, connection, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -21,7 +21,7 @@ from rocketq.protocol.fastjson import to_bytes
 from rocketq.protocol.headers import Header
 from rocketq.protocol.requests import decode_header
 from rocketq.remoting.connection import Connection
-from rocketq.remoting.dispatch import Answer, EncodedReply, Handler, Registry
+from rocketq.remoting.dispatch import Answer, EncodedReply, Handler, OrderedAnswer, Registry
 from rocketq.runtime.slices import UnwantedError, collect
 
 H = TypeVar("H")
@@ -98,7 +98,7 @@ class SlicedAnswer:
         """Nothing to cancel: encoding starts when it is awaited."""
 
 
-TypedAnswer = Reply | EncodedReply | None | Coroutine[Any, Any, Reply | None]
+TypedAnswer = Reply | EncodedReply | None | Coroutine[Any, Any, Reply | None] | OrderedAnswer
 TypedHandler = Callable[[Request[Any], _Ports], TypedAnswer]
 
 

@@ -307,6 +307,7 @@ async def test_groups_are_configured_listed_and_deleted(
         assert "TOOLS_CONSUMER" in table.groups
         one = await peer.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": group})
         assert GroupConfig.decode(one.body) == config
+        await make_topic(peer, topic)
         await commit(peer, group, topic, 5)
         for name, left in (("none", {topic}), ("removeOffset", set())):
             assert (await peer.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": group, name: "true"})).code == 0

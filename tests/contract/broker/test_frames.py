@@ -170,6 +170,8 @@ async def test_003_a_oneway_send_gets_none_stored_or_refused(rocketq_cluster: Em
 async def test_004_commits_and_unlocks_that_do_not_say_oneway_are_answered(
     rocketq_cluster: EmbeddedCluster, topic: str, group: str
 ) -> None:
+    async with connected(rocketq_cluster.broker_addr) as (other,):
+        await make_topic(other, topic)
     async with line(rocketq_cluster.broker_addr) as peer:
         commit = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": 3}
         unlock = b'{"consumerGroup":"%s","clientId":"c","mqSet":[]}' % group.encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.contract.broker.kit import (
     connected,
     heartbeat,
     hold,
+    letters,
     make_topic,
     over_loopback,
     props,
@@ -27,6 +29,7 @@ from tests.contract.broker.kit import (
     records,
     running_broker,
     send,
+    send_fields,
 )
 
 
@@ -88,14 +91,14 @@ async def test_offsets_are_committed_for_existing_groups_topics_and_queues_only(
 
         assert await commit("g", "T", 1) == 0
         for group, topic, queue_id, code in (
-            ("unknown", "T", 0, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+            ("a b", "T", 0, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
             ("g" * 100_000, "T", 0, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
             ("g", "unknown", 0, ResponseCode.TOPIC_NOT_EXIST),
             ("g", "T", 2, ResponseCode.SYSTEM_ERROR),
             ("g", "T", -1, ResponseCode.SYSTEM_ERROR),
         ):
             assert await commit(group, topic, queue_id) == code
-        clone = {"srcGroup": "g", "destGroup": "unknown", "topic": "T", "offline": "true"}
+        clone = {"srcGroup": "g", "destGroup": "a b", "topic": "T", "offline": "true"}
         assert (await peer.ask(RequestCode.CLONE_GROUP_OFFSET, clone)).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         assert dict(broker.parts.groups.offsets.body().offsets) == {"T@g": {1: 7}}
 
@@ -270,3 +273,42 @@ async def test_sql_is_compiled_in_slices(tmp_path: Path) -> None:
         async with Turns() as turns:
             assert (await peer.ask(RequestCode.CHECK_CLIENT_CONFIG, body=check.encode())).code == 0
         assert turns.count > 30
+
+
+def element(body: bytes, properties: bytes) -> bytes:
+    """One message of a batch."""
+    size = 22 + len(body) + len(properties)
+    return struct.pack(">iiiii", size, 0, 0, 0, len(body)) + body + struct.pack(">h", len(properties)) + properties
+
+
+@over_loopback
+async def test_a_batch_of_very_many_messages_is_checked_in_slices(tmp_path: Path) -> None:
+    """Goal: 3,000 messages that name DELAY but do not ask for one are stored; one that does is found among them."""
+    async with running_broker(tmp_path) as broker, connected(broker.addr) as (peer,):
+        await make_topic(peer, "T", queues=1)
+        many = element(b"x", b"DELAY\x010\x02") * 3_000
+        async with Turns() as turns:
+            answer = await peer.ask(RequestCode.SEND_BATCH_MESSAGE, letters(send_fields("T")), many)
+        assert (answer.code, answer.ext_fields["queueOffset"]) == (0, "0")
+        assert turns.count > 5
+        answer = await peer.ask(
+            RequestCode.SEND_BATCH_MESSAGE, letters(send_fields("T")), many + element(b"x", b"DELAY\x013\x02")
+        )
+        assert (answer.code, "cannot be delayed" in (answer.remark or "")) == (13, True)
+        assert broker.parts.store.max_offset("T", 0) == 3_000
+
+
+@over_loopback
+async def test_slow_sends_keep_their_place_among_fast_ones(tmp_path: Path) -> None:
+    """Goal: with SYNC_FLUSH a send of the slow path is stored before later requests of the same read."""
+    async with running_broker(tmp_path, flushDiskType="SYNC_FLUSH") as broker, connected(broker.addr) as (peer,):
+        await make_topic(peer, "T", queues=1)
+        await send(peer, "T")
+        slow, fast = letters(send_fields("T", properties=props(name="\u00e9"))), letters(send_fields("T"))
+        requests = [
+            peer.request(RequestCode.SEND_MESSAGE_V2, slow if number % 3 == 0 else fast, b"%d" % number)
+            for number in range(12)
+        ]
+        answers = await peer.ask_together(*requests)
+        assert [int(answer.ext_fields["queueOffset"]) for answer in answers] == list(range(1, 13))
+        assert sum(fast_path.taken for fast_path in broker.fast_paths) >= 4

@@ -45,11 +45,11 @@ async def test_queues_of_a_topic_that_was_made_again_are_its_own(tmp_path: Path)
 
 @over_loopback
 async def test_very_long_groups_and_expressions_are_executed_and_not_kept(tmp_path: Path) -> None:
-    """Goal: tens of thousands of grants are kept, a header may have 16 MiB."""
+    """Goal: tens of thousands of grants are kept, a header may have 128 KiB."""
     async with running_broker(tmp_path) as broker, connected(broker.addr) as (peer,):
         await prepare(peer, "T")
         fast, before = broker.fast_paths[0], stored(broker)
-        for length, kept in ((255, True), (256, False), (1 << 20, False)):
+        for length, kept in ((255, True), (256, False), (1 << 15, False)):
             group = "g" * length
             assert await codes_of(peer, *sends(peer, "T", 2, producerGroup=group)) == [0, 0]
             assert (fast._sends.grant_of((0, None, b"T", group.encode())) is not None) is kept

@@ -177,6 +177,7 @@ async def test_086_silence_for_120_s_is_leaving(make_rocketq_cluster: MakeCluste
 @over_loopback
 async def test_088_offsets_move_as_they_are_told(rocketq_cluster: EmbeddedCluster, topic: str, group: str) -> None:
     async with connected(rocketq_cluster.broker_addr) as (peer,):
+        await make_topic(peer, topic)
         assert await commit(peer, group, topic, 10) == 0
         assert await commit(peer, group, topic, 5) == 0
         assert await offset(peer, group, topic) == "5"

@@ -17,12 +17,12 @@ from rocketq.broker.pipeline.access import OpenAccess
 from rocketq.broker.pipeline.admission import AdmissionTables
 from rocketq.broker.pipeline.answer_templates import SendAnswers
 from rocketq.broker.pipeline.quotas import Quotas
-from rocketq.broker.send.handlers import SendPlan, SendPorts, _append_safely
+from rocketq.broker.send.handlers import DurableSend, SendPlan, SendPorts
 from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.topics.table import TopicTable
 from rocketq.model import NewMessage
 from rocketq.protocol.bodies.queues import DataVersion
-from rocketq.remoting import RequestRejected
+from rocketq.remoting import Reply, RequestRejected
 from rocketq.runtime.clock import ManualClock
 from rocketq.store import FlushType, Store
 
@@ -39,18 +39,22 @@ def ports(store: Store, clock: ManualClock, folder: Path, **given: object) -> Se
     return SendPorts(admission, settings, topics, groups, store, stats, clock, lambda count: 0, answers)
 
 
+async def awaited(answer: DurableSend) -> Reply:
+    return await answer
+
+
 def test_a_request_that_waited_too_long_is_told_so_and_not_stored(tmp_path: Path) -> None:
     clock = ManualClock()
     with open_store(tmp_path / "store", flush_type=FlushType.SYNC_FLUSH) as store:
         mine = ports(store, clock, tmp_path)
         clock.advance(201)
         with pytest.raises(RequestRejected) as refused:
-            asyncio.run(_append_safely(PLAN, mine, 0))
+            asyncio.run(awaited(DurableSend(PLAN, mine, 0)))
         assert refused.value.code == 2
         assert refused.value.remark.startswith("[TIMEOUT_CLEAN_QUEUE]")
         assert store.max_offset("T", 0) == 0
         patient = ports(store, clock, tmp_path, fast_failure=False)
-        assert asyncio.run(_append_safely(PLAN, patient, 0)).code == 0
+        assert asyncio.run(awaited(DurableSend(PLAN, patient, 0))).code == 0
         assert store.max_offset("T", 0) == 1
 
 

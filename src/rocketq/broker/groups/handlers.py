@@ -109,9 +109,10 @@ def forbid(request: Request[headers.GroupForbiddenRequest], ports: GroupPorts) -
 
 @handlers.on(RequestCode.CLONE_GROUP_OFFSET)
 def clone(request: Request[CloneOffsetRequest], ports: GroupPorts) -> Reply:
-    """Copy a group's offsets to another existing group."""
-    header = request.header
-    if ports.groups.get(header.target_group) is None:
+    """Copy a group's offsets to another group, which is created if that is allowed."""
+    header, auto_create = request.header, ports.settings.config.auto_create_groups
+    target = ports.groups.find(header.target_group, auto_create=auto_create, now_ms=ports.clock.now_ms())
+    if target is None:
         remark = f"consumer group {header.target_group[:GROUP_CHARS_MAX]} does not exist"
         raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     for topic in [header.topic] if header.topic else ports.offsets.topics_of(header.source_group):

@@ -15,6 +15,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.headers import offsets as headers
 from rocketq.protocol.names import GROUP_CHARS_MAX, TOPIC_CHARS_MAX
 from rocketq.remoting import Handlers, Reply, Request, RequestRejected
+from rocketq.runtime.clock import Clock
 from rocketq.store import StoreReader
 
 
@@ -25,6 +26,7 @@ class OffsetPorts:
     groups: GroupTable
     offsets: OffsetTable
     store: StoreReader
+    clock: Clock
 
 
 handlers: Handlers[OffsetPorts] = Handlers()
@@ -56,7 +58,8 @@ def _starts_at_zero(request: Request[headers.QueryOffsetRequest], store: StoreRe
 
 @handlers.on(RequestCode.UPDATE_CONSUMER_OFFSET)
 def update(request: Request[headers.UpdateOffsetRequest], ports: OffsetPorts) -> Reply:
-    """Commit an offset of an existing group, topic and queue, as 5.x checks it: committed offsets stay in memory."""
+    """Commit an offset of an existing topic and queue, as 5.x checks it: committed offsets stay in memory. The group is
+    created if that is allowed, as by a pull."""
     header = request.header
     if (fault := commit_fault(header.group, header.topic, header.queue_id, ports)) is not None:
         raise fault
@@ -66,7 +69,8 @@ def update(request: Request[headers.UpdateOffsetRequest], ports: OffsetPorts) ->
 
 def commit_fault(group: str, topic: str, queue_id: int, ports: OffsetPorts) -> RequestRejected | None:
     """Why an offset must not be committed, or None."""
-    if ports.groups.get(group) is None:
+    auto_create = ports.settings.config.auto_create_groups
+    if ports.groups.find(group, auto_create=auto_create, now_ms=ports.clock.now_ms()) is None:
         remark = f"consumer group {group[:GROUP_CHARS_MAX]} does not exist"
         return RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     config = ports.topics.get(topic)

@@ -64,7 +64,7 @@ class GroupSubsystem:
         self._groups = handlers.GroupPorts(
             settings, self.table, self.consumers, self.offsets, self.positions, stats, clock
         )
-        self._offsets = offset_handlers.OffsetPorts(settings, topics, self.table, self.offsets, store)
+        self._offsets = offset_handlers.OffsetPorts(settings, topics, self.table, self.offsets, store, clock)
         self._locks = queue_locks.LockPorts(self.locks, clock, may_lock)
         self._relays = relay_handlers.RelayPorts(self.consumers, store)
         self._resets = reset_handlers.ResetPorts(settings, topics, self.table, self.consumers, self.offsets, store)

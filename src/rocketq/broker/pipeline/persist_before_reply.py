@@ -10,7 +10,7 @@ from rocketq.errors import StoreError
 from rocketq.protocol.codes import ResponseCode
 from rocketq.protocol.command import Command
 from rocketq.remoting import Connection, EncodedReply, Handler, RequestRejected, SlicedAnswer
-from rocketq.remoting.dispatch import Answer, PendingAnswer, UnencodedAnswer
+from rocketq.remoting.dispatch import Answer, OrderedAnswer, PendingAnswer, UnencodedAnswer
 
 _IMMEDIATE = (Command, EncodedReply, SlicedAnswer)
 Share = Callable[[], Awaitable[None]]
@@ -43,7 +43,7 @@ class PersistBeforeReply:
         return handle
 
 
-class _Saved:
+class _Saved(OrderedAnswer):
     """An answer that is delayed until the changes are saved."""
 
     def __init__(
@@ -56,6 +56,10 @@ class _Saved:
 
     def __await__(self) -> Generator[Any, None, Command | UnencodedAnswer | None]:
         return self._wait().__await__()
+
+    def start(self) -> None:
+        if isinstance(self._answer, OrderedAnswer):
+            self._answer.start()
 
     def close(self) -> None:
         if not isinstance(self._answer, Command):

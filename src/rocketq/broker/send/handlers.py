@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.flags import TopicSysFlag
 from rocketq.protocol.handles import handle_of
 from rocketq.protocol.headers.send import SendRequest, SendResponse
-from rocketq.protocol.messages import decode_batch
+from rocketq.protocol.messages import batch_elements
 from rocketq.protocol.names import (
     HALF_TOPIC,
     RETRY_PREFIX,
@@ -35,8 +36,10 @@ from rocketq.protocol.names import (
 from rocketq.protocol.properties import PROPERTIES_BYTES_MAX, decode_properties, split_properties
 from rocketq.protocol.versions import RETRY_LIMIT_SINCE, V5_0_0
 from rocketq.remoting import EncodedReply, Handlers, Reply, Request, RequestRejected
+from rocketq.remoting.dispatch import OrderedAnswer
 from rocketq.remoting.handlers import TypedAnswer
 from rocketq.runtime.clock import Clock
+from rocketq.runtime.slices import collect
 from rocketq.store import AppendResult, AppendStatus, StoreWriter
 
 
@@ -95,14 +98,28 @@ _CAUSES: Final[Mapping[int, str]] = {
 _NOT_IN_BATCHES: Final = (Property.DELAY, Property.TRANSACTION_PREPARED, *TIMER_PROPERTIES)
 DEFAULT_RETRIES_MAX: Final = 16
 _PROPERTIES_CHARS_MAX: Final = 1 << 16  # longer properties are rejected before parsing
+_SMALL_BATCH_BYTES: Final = 64 << 10  # takes 2 ms to check
 _HOST_BITS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
 
 @handlers.on(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 def send(request: Request[SendRequest], ports: SendPorts) -> TypedAnswer:
+    if len(request.body) > _SMALL_BATCH_BYTES and _is_batch(request) and _may_be_delayed(request.body):
+        return _send_after_checking(request, ports)
+    return _send(request, ports)
+
+
+async def _send_after_checking(request: Request[SendRequest], ports: SendPorts) -> Reply:
+    """A large batch whose bytes include the name of a delay property: its elements are checked in slices."""
+    await collect(_batch_faults(request.body, ports))
+    plan = admit(request, ports, checks_batch=False)
+    return await DurableSend(plan, ports, ports.clock.monotonic_ms())
+
+
+def _send(request: Request[SendRequest], ports: SendPorts) -> TypedAnswer:
     plan = admit(request, ports)
     if plan.waits and must_wait(ports.store):
-        return _append_safely(plan, ports, ports.clock.monotonic_ms())
+        return DurableSend(plan, ports, ports.clock.monotonic_ms())
     result = _append(plan, ports)
     if result.status is AppendStatus.OK and plan.recall_handle is None and _is_plain(plan.transaction_id):
         return EncodedReply(ports.answers.encode(request.command, result, plan.queue_id, plan.transaction_id))
@@ -117,7 +134,7 @@ def store_now(plan: SendPlan, ports: SendPorts) -> Reply:
 # the stored message
 
 
-def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
+def admit(request: Request[SendRequest], ports: SendPorts, *, checks_batch: bool = True) -> SendPlan:
     """Admit a send and make the message to store; RequestRejected if it is rejected."""
     header, config = request.header, ports.settings.config
     if len(header.properties) > _PROPERTIES_CHARS_MAX:
@@ -126,11 +143,12 @@ def admit(request: Request[SendRequest], ports: SendPorts) -> SendPlan:
     admitted = _admit(request, ports)
     topic = admitted.topic
     queue_id = _choose_queue(header, topic, ports)
-    is_batch = header.batch or request.command.code == RequestCode.SEND_BATCH_MESSAGE
+    is_batch = _is_batch(request)
     properties = split_properties(header.properties)
     waits = properties.get(Property.WAIT, "true").lower() == "true"
     if is_batch:
-        _refuse_in_batch(request.body, ports)
+        if checks_batch and _may_be_delayed(request.body):
+            deque(_batch_faults(request.body, ports), maxlen=0)
     else:
         properties.pop(Property.WAIT, None)
         if _is_exhausted(request, topic, ports):
@@ -237,14 +255,22 @@ def _choose_queue(header: SendRequest, topic: TopicConfig, ports: SendPorts) -> 
     return ports.pick(topic.write_queue_count)
 
 
-def _refuse_in_batch(body: bytes, ports: SendPorts) -> None:
-    """Reject delayed or half messages in a batch; the store rejects malformed batches."""
-    if not any(name.encode() + b"\x01" in body for name in _NOT_IN_BATCHES):
-        return
-    for element in decode_batch(body):
+def _is_batch(request: Request[SendRequest]) -> bool:
+    return request.header.batch or request.command.code == RequestCode.SEND_BATCH_MESSAGE
+
+
+def _may_be_delayed(body: bytes) -> bool:
+    """Whether a batch contains the name of a property that its messages must not have, perhaps in a body."""
+    return any(name.encode() + b"\x01" in body for name in _NOT_IN_BATCHES)
+
+
+def _batch_faults(body: bytes, ports: SendPorts) -> Iterator[None]:
+    """Reject delayed or half messages in a batch, one message per step; the store rejects malformed batches."""
+    for element in batch_elements(body):
         properties = decode_properties(element.properties)
         if any(properties.get(name, "0") not in ("0", "false") for name in _NOT_IN_BATCHES):
             raise _refusal(ports, ResponseCode.MESSAGE_ILLEGAL, "messages of a batch cannot be delayed or prepared")
+        yield
 
 
 def _is_exhausted(request: Request[SendRequest], topic: TopicConfig, ports: SendPorts) -> bool:
@@ -302,20 +328,49 @@ def _append(plan: SendPlan, ports: SendPorts) -> AppendResult:
     return result
 
 
-async def _append_safely(plan: SendPlan, ports: SendPorts, arrived_ms: int) -> Reply:
-    """Store a message and answer when it is flushed and replicated as configured. Nothing is stored if the request
-    waited too long for its turn, or earlier requests of the same read exceeded a quota."""
-    config, waited_ms = ports.settings.config, ports.clock.monotonic_ms() - arrived_ms
-    if config.fast_failure and waited_ms > config.send_wait_ms_max:
-        remark = f"[TIMEOUT_CLEAN_QUEUE]broker busy, the request waited {waited_ms} ms for its turn"
-        raise _refusal(ports, ResponseCode.SYSTEM_BUSY, remark)
-    if (fault := quota_fault(plan.quotas, ports.clock.now_ms())) is not None:
-        raise _refusal(ports, ResponseCode.SYSTEM_BUSY, fault, "quota")
-    result = _append(plan, ports)
-    if result.status is AppendStatus.OK:
-        status, reason = await wait_durable(ports.store, result.end)
-        result = replace(result, status=status, reason=reason)
-    return _reply(plan, result, ports)
+class DurableSend(OrderedAnswer):
+    """A send that is answered when its message is flushed and replicated as configured. It is stored by `start`, before
+    later requests of the connection; nothing is stored if it waited too long, or a quota was exceeded."""
+
+    def __init__(self, plan: SendPlan, ports: SendPorts, arrived_ms: int) -> None:
+        self._plan = plan
+        self._ports = ports
+        self._arrived_ms = arrived_ms
+        self._stored: AppendResult | RequestRejected | None = None
+
+    def start(self) -> None:
+        try:
+            self._stored = self._store()
+        except RequestRejected as rejection:
+            self._stored = rejection
+
+    def __await__(self) -> Generator[Any, None, Reply]:
+        return self._wait().__await__()
+
+    def close(self) -> None:
+        """Nothing is stored."""
+
+    def _store(self) -> AppendResult:
+        ports, plan = self._ports, self._plan
+        config, waited_ms = ports.settings.config, ports.clock.monotonic_ms() - self._arrived_ms
+        if config.fast_failure and waited_ms > config.send_wait_ms_max:
+            remark = f"[TIMEOUT_CLEAN_QUEUE]broker busy, the request waited {waited_ms} ms for its turn"
+            raise _refusal(ports, ResponseCode.SYSTEM_BUSY, remark)
+        if (fault := quota_fault(plan.quotas, ports.clock.now_ms())) is not None:
+            raise _refusal(ports, ResponseCode.SYSTEM_BUSY, fault, "quota")
+        return _append(plan, ports)
+
+    async def _wait(self) -> Reply:
+        if self._stored is None:
+            self.start()
+        result = self._stored
+        if isinstance(result, RequestRejected):
+            raise result
+        assert result is not None
+        if result.status is AppendStatus.OK:
+            status, reason = await wait_durable(self._ports.store, result.end)
+            result = replace(result, status=status, reason=reason)
+        return _reply(self._plan, result, self._ports)
 
 
 # answers
