@@ -60,10 +60,10 @@ class SendBacks:
         self._limit = max_reconsume_times
         self._turn = 0
 
-    async def later(self, message: StoredMessage, delay_level: int) -> bool:
+    async def later(self, message: StoredMessage, delay_level: int, failure: str | None = None) -> bool:
         """Have it delivered again after a delay, or moved to the dead letters. False if no broker stored it."""
         try:
-            await self._send_back(message, delay_level)
+            await self._send_back(message, delay_level, failure)
         except RocketQError as error:
             log.info(
                 "group %s: message %s was not taken back, sending a copy: %s", self._group, message.message_id, error
@@ -77,9 +77,9 @@ class SendBacks:
         topic = self._namespace.topic(message.topic)
         return await self._resend(message, dead_copy(message, self._group, self._limit, topic))
 
-    async def _send_back(self, message: StoredMessage, delay_level: int) -> None:
+    async def _send_back(self, message: StoredMessage, delay_level: int, failure: str | None) -> None:
         topic = self._namespace.topic(message.topic)
-        request = send_back_request(message, self._group, delay_level, self._limit, topic)
+        request = send_back_request(message, self._group, delay_level, self._limit, topic, failure)
         await self._session.call(await self._store_addr(message), request, timeout_ms=SEND_BACK_TIMEOUT_MS)
 
     async def _store_addr(self, message: StoredMessage) -> str:
@@ -118,6 +118,25 @@ class SendBacks:
 
 
 OVERDUE_AT_ONCE_MAX = 16
+_FAILURE_CHARS_MAX = 512
+
+
+def failure_text(error: BaseException | None) -> str | None:
+    """An exception as one line without control characters, for the retried message; None without one."""
+    if error is None:
+        return None
+    text = f"{type(error).__name__}: {error}"
+    return "".join(char if char.isprintable() else " " for char in text)[:_FAILURE_CHARS_MAX]
+
+
+def _log_failure(
+    group: str, queue: MessageQueue, messages: Sequence[StoredMessage], error: BaseException | None
+) -> None:
+    first = messages[0]
+    log.error(
+        "group %s: the listener failed on %s: %d messages, the first id=%s keys=%s attempt=%d",
+        group, queue, len(messages), first.message_id, " ".join(first.keys), first.reconsume_times + 1, exc_info=error,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +254,7 @@ class ConcurrentService:
             log.warning("group %s: %d failed messages are dropped: broadcasting", self._ports.group, len(failed))
             self._finish(held, call.messages)
         else:
-            self._start(self._set_error(held, done, failed, call.context.delay_level))
+            self._start(self._set_error(held, done, failed, call.context.delay_level, failure_text(call.error)))
 
     def _count(self, held: ProcessQueue, now_ms: int, done: int, failed: int, elapsed_ms: int, calls: int = 1) -> None:
         held.last_consume_ms = now_ms
@@ -244,16 +263,22 @@ class ConcurrentService:
     def _judged(self, call: Call) -> tuple[Sequence[StoredMessage], Sequence[StoredMessage]]:
         verdict = self._ports.runner.verdict(call)
         if verdict.error is not None:
-            where = call.context.queue
-            log.error("group %s: the listener failed on %s", self._ports.group, where, exc_info=verdict.error)
+            _log_failure(self._ports.group, call.context.queue, call.messages, verdict.error)
         return _split(call, verdict.result)
 
     async def _set_error(
-        self, held: ProcessQueue, done: Sequence[StoredMessage], failed: Sequence[StoredMessage], delay_level: int
+        self,
+        held: ProcessQueue,
+        done: Sequence[StoredMessage],
+        failed: Sequence[StoredMessage],
+        delay_level: int,
+        failure: str | None,
     ) -> None:
         """Send failed messages back to their broker; those that no broker stores are consumed again here."""
         wanted = [message for message in failed if message in held]  # others were overdue and are sent back already
-        taken = await asyncio.gather(*(self._ports.send_backs.later(message, delay_level) for message in wanted))
+        taken = await asyncio.gather(
+            *(self._ports.send_backs.later(message, delay_level, failure) for message in wanted)
+        )
         gone = [message for message, was_taken in zip(wanted, taken, strict=True) if was_taken]
         if not held.dropped:
             self._finish(held, [*done, *gone])
@@ -392,7 +417,7 @@ class OrderlyService:
             return None
         verdict = self._ports.runner.verdict(call)
         if verdict.error is not None:
-            log.error("group %s: the listener failed on %s", self._ports.group, context.queue, exc_info=verdict.error)
+            _log_failure(self._ports.group, context.queue, messages, verdict.error)
         now_ms = self._ports.clock.monotonic_ms()
         held.last_consume_ms = now_ms
         failed = verdict.result in (ConsumeResult.LATER, ConsumeResult.ROLLBACK)

@@ -95,6 +95,8 @@ class Property:
     TIMER_OUT_MS: Final = "TIMER_OUT_MS"
     TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
     TIMER_DELETES: Final = "TIMER_DEL_UNIQKEY"
+    FAILURE: Final = "ROCKETQ_EXCEPTION"
+    """Why consumers failed last, of retried messages and dead letters; ours only."""
     SHARDING_KEY: Final = "__SHARDINGKEY"
     CLUSTER: Final = "CLUSTER"
     REGION: Final = "MSG_REGION"

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from rocketq.broker.stats import families
-from rocketq.client import Admin, Message, Producer, PullConsumer, PushConsumer
+from rocketq.client import Admin, Message, Producer, PullConsumer, PushConfig, PushConsumer
 from rocketq.errors import RocketQError
 from rocketq.testing import EmbeddedCluster
 
@@ -239,3 +239,25 @@ def test_a_pull_consumer_is_shown_as_such(cluster: EmbeddedCluster) -> None:
             )
 
         wait_for(connected)
+
+
+def test_a_dead_letter_has_its_exception_and_is_counted(cluster: EmbeddedCluster) -> None:
+    addr = cluster.name_server_addr
+    with Admin(name_servers=addr) as admin:
+        admin.topics.create("broken", queues=1)
+    with Producer("p", name_servers=addr) as producer:
+        producer.send(Message(topic="broken", body=b"x", keys=("k1",)))
+
+    def fails(messages: Any, context: Any) -> None:
+        raise ValueError("no such\ncustomer")
+
+    config = PushConfig(max_reconsume_times=0)
+    with PushConsumer("g_broken", fails, name_servers=addr, config=config) as consumer:
+        consumer.subscribe("broken")
+        wait_for(lambda: "rocketmq_send_to_dlq_messages_total" in scrape(cluster)[1])
+    labels = (("consumer_group", "g_broken"), ("is_system", "false"), ("topic", "broken"))
+    assert samples_of(cluster)["rocketmq_send_to_dlq_messages_total"][labels] == 1
+    assert samples_of(cluster)["rocketq_dlq_messages"][(("consumer_group", "g_broken"),)] == 1
+    with Admin(name_servers=addr) as admin:
+        (found,) = admin.messages.query("%DLQ%g_broken", "k1")
+    assert found.properties["ROCKETQ_EXCEPTION"] == "ValueError: no such customer"

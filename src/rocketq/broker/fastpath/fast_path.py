@@ -39,6 +39,12 @@ _HEAD_BYTES_MAX: Final = 4 << 10  # of an answer with records
 _DIGITS_MAX: Final = 9  # of a queue's number
 _TRIES_MAX: Final = 100  # rejected frames per read that the kernel executes after a grant was made
 _DELAY_TOPIC: Final = SCHEDULE_TOPIC.encode()
+PULL_CODES: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+FAST_CODES: Final = PULL_CODES | {
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+}
 _connection_numbers = itertools.count(1)
 
 
@@ -79,7 +85,7 @@ class BrokerFastPath:
         self._grants = GrantFactory(ports.tables, self._internals.queues, len(ports.store.config.delays_ms))
         self._dispatcher = dispatcher
         self._serves_pulls = RequestCode.PULL_MESSAGE in dispatcher.codes
-        self._gate = AnswerGate(self._store, ports.clock, dispatcher)
+        self._gate = AnswerGate(self._store, ports.clock, dispatcher, ports.stats.metrics.answered_after_waiting)
         self._frames = self._make_frames()
         self._sends, self._pulls = self._frames.sends, self._frames.pulls
         self._loop = asyncio.get_running_loop()
@@ -172,10 +178,23 @@ class BrokerFastPath:
         return None if parts is None else command_of(parts)
 
     def _slow_commands(self, connection: Connection, fast: FastConnection, command: Command | None) -> list[Command]:
+        self._ports.stats.metrics.left_to_python(self._reason(command))
         if command is None:
             return self._decode(connection, fast, fast.data[self._frames.slow_at : fast.at])
         self._collect_before_handlers()
         return [command]
+
+    def _reason(self, command: Command | None) -> str:
+        """Why the kernel left a frame to Python, for metrics."""
+        if command is None:
+            return "malformed"
+        if command.code not in FAST_CODES:
+            return "not_hot"
+        if self._sends.missed or self._pulls.missed:
+            return "no_grant"
+        if self._sends.short_of_room:
+            return "file_roll"
+        return "nothing_found" if command.code in PULL_CODES else "property"
 
     def _keep_rest(
         self, connection: Connection, fast: FastConnection, commands: Sequence[Command]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -42,6 +42,8 @@ class HeldAnswer(Generic[TargetT]):
     deadline_ms: int
     parts: Parts[TargetT]
     count: int
+    held_ms: int = 0
+    """When it was held, by the monotonic clock."""
 
 
 class HeldAnswers(Generic[TargetT]):
@@ -95,7 +97,15 @@ class AnswerGate:
     date, so that a stopping server waits for held answers.
     """
 
-    def __init__(self, store: Store, clock: Clock, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        dispatcher: Dispatcher,
+        observe: Callable[[int, float], None] = lambda count, took_ms: None,
+    ) -> None:
+        """`observe` is called with the number of answered requests and the milliseconds they waited."""
+        self._observe = observe
         self._store = store
         self._clock = clock
         self._dispatcher = dispatcher
@@ -119,11 +129,11 @@ class AnswerGate:
         store, held = self._store, self._held
         slaves = store.replica_gate
         deadline_ms = self._clock.monotonic_ms() + self._patience_ms(slaves)
-        answer = HeldAnswer(log_end, deadline_ms, parts, count)
+        answer = HeldAnswer(log_end, deadline_ms, parts, count, self._clock.monotonic_ms())
         if slaves is not None and not slaves.is_available(log_end):
             answer.parts, held = _without_slave(parts, AppendStatus.SLAVE_NOT_AVAILABLE), self._for_disk
             if store.visible_to >= log_end:
-                _send([answer])
+                self._send([answer])
                 return
         asked = bool(held) and self._timer is not None
         held.hold(answer)
@@ -153,9 +163,9 @@ class AnswerGate:
 
     def _look(self) -> None:
         self._notified = False
-        _send(self._held.reached(self._store.acknowledged_to))
+        self._send(self._held.reached(self._store.acknowledged_to))
         if self._for_disk:
-            _send(self._for_disk.reached(self._store.visible_to))
+            self._send(self._for_disk.reached(self._store.visible_to))
         if self._lost:
             self._lost = False
             self._asked.clear()
@@ -207,7 +217,13 @@ class AnswerGate:
                 answer.parts = _with_code(answer.parts, ResponseCode.FLUSH_DISK_TIMEOUT, reason)
             else:
                 answer.parts = _without_slave(answer.parts, AppendStatus.FLUSH_SLAVE_TIMEOUT)
-        _send([*answers, *for_disk])
+        self._send([*answers, *for_disk])
+
+    def _send(self, answers: Sequence[HeldAnswer[AnswerTarget]]) -> None:
+        _send(answers)
+        now_ms = self._clock.monotonic_ms() if answers else 0
+        for answer in answers:
+            self._observe(answer.count, now_ms - answer.held_ms)
 
 
 def _send(answers: Sequence[HeldAnswer[AnswerTarget]]) -> None:

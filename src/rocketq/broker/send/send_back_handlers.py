@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +39,8 @@ from rocketq.runtime.clock import Clock
 from rocketq.store import AppendStatus, FlushType, StoreWriter
 
 FIRST_RETRY_LEVEL: Final = 3
+FAILURE_CHARS_MAX: Final = 512
+log = logging.getLogger(__name__)
 _HIDDEN: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, HALF_OP_TOPIC})
 """Topics of undelivered messages, which cannot be sent back."""
 _UNIT_SUB: Final = int(TopicSysFlag.UNIT_SUB)
@@ -67,7 +70,12 @@ def send_back(request: Request[SendBackRequest], ports: SendBackPorts) -> TypedA
     record = _find_message(request.header, ports)
     asked = request.header.max_reconsume_times if request.version >= RETRY_LIMIT_SINCE else None
     if record.reconsume_times >= retries_max(group, asked) or request.header.delay_level < 0:
-        message = _dead_letter(record, request.header.group, ports)
+        message = _dead_letter(record, request.header, ports)
+        log.warning(
+            "message became a dead letter: group=%s topic=%s id=%s keys=%s attempts=%d error=%s", request.header.group,
+            record.topic, record.message_id, decode_properties(record.properties).get(Property.KEYS, ""),
+            record.reconsume_times + 1, request.header.failure or "unknown",
+        )  # fmt: skip
     else:
         message = _retry(record, request.header, ports.pick(queue_count), ports)
     return _append(message, record, request.header.group, ports)
@@ -111,27 +119,29 @@ def _find_message(header: SendBackRequest, ports: SendBackPorts) -> Record:
 def _retry(record: Record, header: SendBackRequest, queue_id: int, ports: SendBackPorts) -> NewMessage:
     """The copy for the retry topic, with the requested delay level or one that grows with each retry."""
     level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
-    properties = _origin(record) | {Property.DELAY: str(level)}
+    properties = _origin(record, header.failure) | {Property.DELAY: str(level)}
     rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
     message = _copy(record, retry_topic(header.group), queue_id, retries=record.reconsume_times + 1)
     return place(message, properties, rules, ports.clock.now_ms())
 
 
-def _dead_letter(record: Record, group: str, ports: SendBackPorts) -> NewMessage:
+def _dead_letter(record: Record, header: SendBackRequest, ports: SendBackPorts) -> NewMessage:
     """The copy for the dead-letter topic, without delay."""
-    topic = ports.topics.create_exactly(dlq_topic(group), 1, now_ms=ports.clock.now_ms())
-    properties = with_origin(without_orders(_origin(record)))
+    topic = ports.topics.create_exactly(dlq_topic(header.group), 1, now_ms=ports.clock.now_ms())
+    properties = with_origin(without_orders(_origin(record, header.failure)))
     rules = ports.settings.config.delay_rules(len(ports.store.config.delays_ms))
     message = _copy(record, topic.topic, 0, retries=record.reconsume_times + 1)
     return place(message, properties, rules, ports.clock.now_ms())
 
 
-def _origin(record: Record) -> dict[str, str]:
+def _origin(record: Record, failure: str | None) -> dict[str, str]:
     """The message's properties with its original topic and id."""
     properties = decode_properties(record.properties)
     properties.setdefault(Property.RETRY_TOPIC, record.topic)
     properties.setdefault(Property.ORIGIN_MESSAGE_ID, record.message_id)
     properties[Property.WAIT] = "false"
+    if failure:
+        properties[Property.FAILURE] = failure[:FAILURE_CHARS_MAX]
     return properties
 
 

@@ -153,7 +153,12 @@ def retry_level(reconsume_times: int, asked: int = 0) -> int:
 
 
 def send_back_request(
-    message: StoredMessage, group: str, delay_level: int, configured: int, origin_topic: str | None = None
+    message: StoredMessage,
+    group: str,
+    delay_level: int,
+    configured: int,
+    origin_topic: str | None = None,
+    failure: str | None = None,
 ) -> SendBackRequest:
     """To the broker that stored the message; group and topic as brokers know them."""
     return SendBackRequest(
@@ -164,6 +169,7 @@ def send_back_request(
         origin_topic=origin_topic or message.topic,
         max_reconsume_times=retries_max(configured),
         broker_name=message.queue.broker_name or None,
+        failure=failure,
     )
 
 

@@ -92,6 +92,8 @@ class SendBackRequest(Header):
     unit_mode: bool = wire("unitMode", default=False)
     max_reconsume_times: I32 | None = wire("maxReconsumeTimes", default=None)
     broker_name: str | None = wire("bname", default=None)
+    failure: str | None = wire("failure", default=None)
+    """Why the consumer failed, from our clients; a broker of ours keeps it with the message."""
 
 
 @header
