@@ -62,7 +62,7 @@ class FrameDecoder:
     def feed(self, chunk: bytes) -> list[Command]:
         """Absorb bytes; return every command they complete, in order. Never awaits."""
         if self.failure is not None:
-            raise self.failure
+            raise RemoteProtocolError(str(self.failure))
         commands: list[Command] = []
         try:
             if self._pending:
@@ -73,7 +73,7 @@ class FrameDecoder:
                 if end < len(chunk):
                     self._pending += chunk[end:] if end else chunk
         except RemoteProtocolError as failure:
-            self.failure = failure
+            self.failure = RemoteProtocolError(str(failure))  # a raised one keeps the data of its stack frames
             self._pending.clear()
             if not commands:
                 raise

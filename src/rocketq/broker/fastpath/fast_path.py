@@ -213,7 +213,7 @@ class BrokerFastPath:
         """Decode a read that the kernel may not execute; keep it while the peer does not read its answers."""
         commands: Sequence[Command] = ()
         if fast.decoder.failure is not None:
-            raise fast.decoder.failure
+            raise RemoteProtocolError(str(fast.decoder.failure))
         if connection.writes_paused:
             fast.data = fast.take(data)
             connection.has_unread_frames = True
