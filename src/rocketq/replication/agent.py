@@ -26,8 +26,8 @@ from rocketq.replication.actions import (
 )
 from rocketq.replication.confirm import SyncRules, Term
 from rocketq.replication.control import AliveReport, ChangeRejectedError, GroupView, MasterKey, Replica, Transaction
-from rocketq.replication.election import Lease, LeaseMode, LeaseTimes, campaign_delay_ms
-from rocketq.replication.handover import FULL_MS, isolation_target, may_shrink, room_target
+from rocketq.replication.election import Lease, LeaseMode, LeaseTimes, Surroundings, campaign_delay_ms
+from rocketq.replication.handover import FULL_MS, HandOver, isolation_target, may_shrink, room_target
 from rocketq.replication.recovery import HaState
 
 
@@ -59,16 +59,6 @@ class AgentSettings:
     """Random; put into the control store when it holds no secret. Empty: the secret comes from a file."""
     report_ms: int = 5_000
     """Interval of each replica's report of its log end, for operators and elections."""
-
-
-class HandOver(Enum):
-    """Outcome of the RETIRE transaction. Once it is sent, another replica may become master."""
-
-    NONE = 0
-    ASKED = 1
-    """Sent, and the outcome is unknown."""
-    NOT_MADE = 2
-    """Rejected because of a concurrent change; the next read shows which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +94,7 @@ class Agent:
         self._vacant_ms: int | None = None
         self._led_epoch = 0
         self._reported_ms: int | None = None
-        self._dead_epoch = 0
-        self._isolated_epoch = 0
-        self._reaches = frozenset[int]()
-        self._has_room = True
-        self._full_ms: int | None = None
+        self._around = Surroundings()
         self._abandons_tail = False
         self._switched_to = 0  # the revision of the last switch request that was handled
         self._retiring_ms: int | None = None
@@ -155,8 +141,6 @@ class Agent:
         if self.term is None or not self.term.enough_in_sync or not self.may_serve(now_ms):
             return -1
         return self.term.confirm_offset
-
-    # Time
 
     def on_tick(self, now_ms: int) -> list[Action]:
         """Every 100 ms or so."""
@@ -216,8 +200,6 @@ class Agent:
             actions += self._retire(now_ms) if self._retiring_ms is not None else self._maintain(now_ms)
         return actions or self._report_if_due(now_ms)
 
-    # Joining
-
     def _join(self, now_ms: int) -> list[Action]:
         known = self.view.replicas.get(self.broker_id)
         if known is not None and known.value.check_code == self.state.check_code:
@@ -250,7 +232,7 @@ class Agent:
     # Campaigning
 
     def _campaign(self, now_ms: int) -> list[Action]:
-        if not self._is_vacant():
+        if not self._around.is_vacant(self.view, self.broker_id, self.settings.boot_id):
             self._vacant_ms = None
             return []
         if self._stopping or self.lease is None or not self.lease.is_valid(now_ms):
@@ -265,61 +247,43 @@ class Agent:
         settings = self.settings
         try:
             key = MasterKey(self.broker_id, 0, settings.ha_addr, settings.addr, settings.boot_id)
-            _, change = control.elect(self.view, key, self.lease.id, dead_epoch=self._dead_epoch)
+            _, change = control.elect(self.view, key, self.lease.id, dead_epoch=self._around.dead_epoch)
         except ChangeRejectedError:
             return []
         return self._send(Purpose.ELECT, change, now_ms)
 
-    def _is_vacant(self) -> bool:
-        """Whether no other process is master: no key, the key of a process that ended (all in-sync slaves agree), or
-        this store's own one from before a restart. After a reboot of the machine a log may lack its unsynced end, so
-        then others go first."""
-        master = self.view.master
-        if master is None:
-            return True
-        if master.value.epoch == self._dead_epoch:
-            return self._others_lost(master.value)
-        boot_id = self.settings.boot_id
-        return master.value.broker_id == self.broker_id and bool(boot_id) and master.value.boot_id == boot_id
-
-    def _others_lost(self, master: MasterKey) -> bool:
-        """Whether the other living members of S do not hear the master either."""
-        state, alive = self.view.state, self.view.alive
-        others = state.value.in_sync - {self.broker_id, master.broker_id} if state is not None else frozenset()
-        return all(alive[each].value.isolated_epoch == master.epoch for each in others if each in alive)
-
     def _campaign_delay_ms(self) -> int | None:
-        master, ends = self.view.master, self._ends
-        delay_ms = campaign_delay_ms(self.view, self.broker_id, ends.last_epoch, ends.written, has_room=self._has_room)
-        own = master is not None and master.value.broker_id == self.broker_id
-        return 0 if own and delay_ms is not None else delay_ms
+        ends, has_room = self._ends, self._around.has_room
+        return campaign_delay_ms(self.view, self.broker_id, ends.last_epoch, ends.written, has_room=has_room)
 
     def on_master_dead(self, epoch: int, now_ms: int) -> list[Action]:
         """The master's machine refuses connections at an address where the master of this epoch was connected: its
         process has ended, and a member of S may replace it before its lease expires. `strict` relies on leases only."""
         master = self.view.master
-        if self._is_strict or self.role is not Role.FOLLOWING or self._dead_epoch == epoch:
+        if self._is_strict or self.role is not Role.FOLLOWING or self._around.dead_epoch == epoch:
             return []
         if master is None or master.value.epoch != epoch or master.value.broker_id == self.broker_id:
             return []
-        self._dead_epoch, self._reported_ms = epoch, None
+        self._observe(replace(self._around, dead_epoch=epoch))
         return self._read_first(now_ms)
 
     def on_master_heard(self) -> None:
         """A stream from the master was established."""
-        if self._dead_epoch:
-            self._dead_epoch, self._reported_ms = 0, None
+        self._observe(replace(self._around, dead_epoch=0))
 
     def on_isolation(self, epoch: int, reaches: frozenset[int]) -> None:
         """A slave does not hear the master of `epoch` (0: it does), and can connect to these other replicas."""
-        if (epoch, reaches) != (self._isolated_epoch, self._reaches):
-            self._isolated_epoch, self._reaches, self._reported_ms = epoch, reaches, None
+        self._observe(replace(self._around, isolated_epoch=epoch, reaches=reaches))
 
     def on_room(self, has_room: bool, now_ms: int) -> None:
         """Whether the disk has space for messages."""
-        if has_room != self._has_room:
-            self._has_room, self._reported_ms = has_room, None
-            self._full_ms = None if has_room else now_ms
+        if has_room != (self._around.full_ms is None):
+            self._observe(replace(self._around, full_ms=None if has_room else now_ms))
+
+    def _observe(self, around: Surroundings) -> None:
+        """A change is reported at once."""
+        if around != self._around:
+            self._around, self._reported_ms = around, None
 
     def _report_if_due(self, now_ms: int) -> list[Action]:
         recently = self._reported_ms is not None and now_ms - self._reported_ms < self.settings.report_ms
@@ -336,9 +300,9 @@ class Agent:
             self._ends.written,
             self._ends.last_epoch,
             slaves,
-            max(self._isolated_epoch, self._dead_epoch),
-            tuple(sorted(self._reaches)),
-            self._has_room,
+            max(self._around.isolated_epoch, self._around.dead_epoch),
+            tuple(sorted(self._around.reaches)),
+            self._around.has_room,
         )
         return self._send(Purpose.REPORT, control.report_alive(self.broker_id, report, self.lease.id), now_ms)
 
@@ -449,7 +413,7 @@ class Agent:
         target = isolation_target(self.view, self.term, now_ms)
         if target is not None:
             self._abandons_tail = True  # it cannot reach the slaves; nothing of it was acknowledged
-        elif self._full_ms is not None and now_ms - self._full_ms >= FULL_MS:
+        elif self._around.full_ms is not None and now_ms - self._around.full_ms >= FULL_MS:
             target = room_target(self.view, self.term, now_ms)
         if target is None:
             return []

@@ -63,6 +63,37 @@ class Lease:
         return self._answered_ms + self._times.valid_ms
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a replica observes of its disk, its master and the other replicas."""
+
+    dead_epoch: int = 0
+    """The process of the master of this epoch has ended; 0: unknown."""
+    isolated_epoch: int = 0
+    """The master of this epoch is not heard; 0: it is."""
+    reaches: frozenset[int] = frozenset()
+    """Other replicas that it can connect to while it does not hear the master."""
+    full_ms: int | None = None
+    """Since when the disk is full."""
+
+    @property
+    def has_room(self) -> bool:
+        return self.full_ms is None
+
+    def is_vacant(self, view: GroupView, own_id: int, boot_id: str) -> bool:
+        """Whether no other process is master: no key, the key of a process that ended (all living members of S agree),
+        or this store's own one from before a restart. After a reboot of the machine a log may lack its unsynced end,
+        so then others go first."""
+        master = view.master
+        if master is None:
+            return True
+        if master.value.epoch == self.dead_epoch:
+            state, alive = view.state, view.alive
+            others = state.value.in_sync - {own_id, master.value.broker_id} if state is not None else frozenset()
+            return all(alive[each].value.isolated_epoch == self.dead_epoch for each in others if each in alive)
+        return master.value.broker_id == own_id and bool(boot_id) and master.value.boot_id == boot_id
+
+
 FIRST_MS: Final = 300
 """Delay for the reports of the other replicas to arrive."""
 NEXT_MS: Final = 1_000
@@ -78,7 +109,10 @@ def campaign_delay_ms(
         return None
     if state is not None and state.preferred_id == own_id:
         return 0
-    master_id = view.master.value.broker_id if view.master else 0  # its process ended, its keys have not expired yet
+    master_id = view.master.value.broker_id if view.master else 0
+    if master_id == own_id:
+        return 0  # its own key, from before a restart
+    # The keys of a master whose process ended have not expired yet: it is no candidate.
     others = {
         broker_id: report.value
         for broker_id, report in view.alive.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Final
 
 from rocketq.replication.confirm import Term
@@ -16,6 +17,16 @@ FULL_MS: Final = 500
 """And when its disk was full for so long."""
 GRACE_MS: Final = 3_000
 """The in-sync set does not shrink below what a handover needs before its cut off members could report."""
+
+
+class HandOver(Enum):
+    """Outcome of the RETIRE transaction. Once it is sent, another replica may become master."""
+
+    NONE = 0
+    ASKED = 1
+    """Sent, and the outcome is unknown."""
+    NOT_MADE = 2
+    """Rejected because of a concurrent change; the next read shows which."""
 
 
 def members_needed(term: Term) -> int:
