@@ -84,7 +84,7 @@ chaos-failovers: setup
 	$(BIN)/python -m tests.adversity.chaos
 
 bench: setup ## benchmarks, as ratios within one run
-	@status=0; for each in store opening broker pipeline loop_hold replication client delays filters spark; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
+	@status=0; for each in store opening broker pipeline loop_hold replication client delays filters console spark; do $(BIN)/python -m bench.$$each || status=1; done; exit $$status
 
 docs: setup ## the documentation site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -139,8 +139,9 @@ def test_a_group_from_its_making_to_its_end(rocketq: RunCommand, topic: str, gro
     assert made.code == 0
     assert made.json["brokers"]["broker-0"]["retry_max"] == 3
     assert made.json["brokers"]["broker-0"]["consume_broadcast_enable"] is False
-    listed = rocketq("group", "list", "--json").json
-    assert {"group": group, "brokers": ["broker-0"], "consume_enabled": True, "retry_max": 3} in listed
+    (listed,) = [one for one in rocketq("group", "list", "--json").json if one["group"] == group]
+    assert (listed["brokers"], listed["consume_enabled"], listed["retry_max"]) == (["broker-0"], True, 3)
+    assert (listed["members"], listed["state"]) == (0, "not-subscribed")
     assert group in rocketq("group", "list").out
     assert "TOOLS_CONSUMER" in rocketq("group", "list", "--all").out
     set_to = rocketq("offset", "set", group, topic, "1", "--queue", "broker-0:0", "--json")

@@ -287,3 +287,26 @@ def test_an_alert_fires_and_is_acknowledged(api: ApiClient, count: int) -> None:
     assert api.send("DELETE", f"{AT}/alerts/rules/{rule['id']}").status_code == 200
     bad = api.send("POST", f"{AT}/alerts/rules", {"name": "x", "metric": "group.nonsense"})
     assert bad.status_code == 422
+
+
+def test_shown_commands_of_rare_changes_are_commands(api: ApiClient) -> None:
+    clean = api.post(f"{AT}/brokers/broker-0:clean", what="unused-topics", dryRun=True)
+    parses(clean["command"])
+    result = api.post(f"{AT}/brokers/broker-0:clean", what="unused-topics", confirm="broker-0")
+    assert result["items"][0]["status"] == "done"
+    for writable in ("false", "true"):
+        plan = api.post(f"{AT}/brokers/broker-0:maintenance", writable=writable, dryRun=True)
+        parses(plan["command"])
+        done = api.post(f"{AT}/brokers/broker-0:maintenance", writable=writable)
+        assert done["items"][0]["status"] == "done"
+    for command in (
+        "rocketq transaction check ID",
+        "rocketq transaction decide ID --rollback",
+        "rocketq timer cancel H",
+    ):
+        parses(command)
+
+
+def test_the_list_of_groups_on_the_command_line_has_lag_and_members(cluster: EmbeddedCluster) -> None:
+    row = next(one for one in run_cli(cluster.name_server_addr, "group", "list") if one["group"] == "billing")
+    assert (row["lag"], row["members"], row["state"]) == (ORDERS, 0, "known")

@@ -49,7 +49,7 @@ class _Verbs(click.Group):
     """Those for a running broker are imported when asked for: a server does without them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["config", "log-level", "status"]
+        return ["clean", "config", "log-level", "maintenance", "status"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):

@@ -9,6 +9,7 @@ from rocketq.cli.commands.tables import pairs
 from rocketq.cli.logs import LEVELS
 from rocketq.client.admin import AsyncAdmin
 from rocketq.client.errors import NotFoundError
+from rocketq.protocol.codes import RequestCode
 from rocketq.runtime.log_levels import parse_levels
 
 
@@ -76,3 +77,38 @@ def log_level(caller: Caller, broker: str, level: str | None, logger: str) -> No
 
     found = caller.run(work)
     caller.show(found, pairs(dict(found)) if found else "levels are as the broker was started")
+
+
+CLEANINGS = {
+    "consume-queues": RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    "unused-topics": RequestCode.CLEAN_UNUSED_TOPIC,
+    "commit-log": RequestCode.DELETE_EXPIRED_COMMITLOG,
+}
+
+
+@click.command(epilog=example("rocketq broker clean broker-0 consume-queues --yes"))
+@calls_cluster
+@click.argument("broker", metavar="NAME|HOST:PORT")
+@click.argument("what", type=click.Choice(list(CLEANINGS)))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clean(caller: Caller, broker: str, what: str, yes: bool) -> None:
+    """Delete files that are no longer needed. consume-queues and commit-log take expired files only."""
+    if not yes:
+        click.confirm(f"Clean {what} of {broker}?", abort=True, err=True)
+    caller.run(lambda admin: admin.brokers.clean(broker, CLEANINGS[what]))
+    caller.show({"broker": broker, "cleaned": what}, f"{broker}: {what} cleaned")
+
+
+@click.command(epilog=example("rocketq broker maintenance broker-0 --on"))
+@calls_cluster
+@click.argument("broker", metavar="NAME")
+@click.option("--on/--off", "start", required=True, help="Take write permission, or give it back.")
+def maintenance(caller: Caller, broker: str, start: bool) -> None:
+    """Take a broker out of all routes for sends, or put it back. Consumers go on reading from it."""
+
+    async def work(admin: AsyncAdmin) -> None:
+        await admin.brokers.addr(broker)
+        await admin.brokers.set_writable(broker, not start)
+
+    caller.run(work)
+    caller.show({"broker": broker, "writable": not start}, f"{broker} is {'not ' if start else ''}writable")

@@ -12,8 +12,10 @@ from rocketq.cli.commands.group_views import changes_json, changes_text, status_
 from rocketq.cli.commands.queues import parse_queue
 from rocketq.cli.commands.tables import table
 from rocketq.cli.commands.times import moment
+from rocketq.client.admin import AsyncAdmin
 from rocketq.client.admin.groups import GroupChanges
 from rocketq.client.core.offsets import ResetTo
+from rocketq.client.core.overview import GroupSummary
 from rocketq.protocol.bodies.groups import GroupConfig
 from rocketq.protocol.names import is_system_group
 
@@ -27,16 +29,37 @@ def group() -> None:
 @calls_cluster
 @click.option("--all", "everything", is_flag=True, help="Also groups of the system.")
 def list_groups(caller: Caller, everything: bool) -> None:
-    """List configured groups."""
-    found = caller.run(lambda admin: admin.groups.list())
-    rows = [
-        (name, sorted(configs), _all_consume(configs), min(config.retry_max for config in configs.values()))
-        for name, configs in found.items()
-        if everything or not is_system_group(name)
-    ]
-    value = [dict(zip(("group", "brokers", "consume_enabled", "retry_max"), row, strict=True)) for row in rows]
-    lines = [(name, len(brokers), "yes" if consumes else "no", retries) for name, brokers, consumes, retries in rows]
-    caller.show(value, table(["GROUP", "BROKERS", "MAY CONSUME", "RETRIES"], lines))
+    """List groups with their lag and members. An unknown lag is shown as ?."""
+
+    async def ask(admin: AsyncAdmin) -> tuple[dict[str, dict[str, GroupConfig]], dict[str, GroupSummary]]:
+        configs = {
+            name: one for name, one in (await admin.groups.list()).items() if everything or not is_system_group(name)
+        }
+        overview = await admin.overview.take(groups_asked=configs)
+        return configs, {one.name: one for one in overview.groups}
+
+    found, summaries = caller.run(ask)
+    value, lines = [], []
+    for name, configs in found.items():
+        one = summaries.get(name) or GroupSummary(name=name, state="unknown")
+        lag = 0 if one.state == "not-subscribed" else one.lag
+        consumes, retries = _all_consume(configs), min(config.retry_max for config in configs.values())
+        value.append(
+            {
+                "group": name,
+                "brokers": sorted(configs),
+                "consume_enabled": consumes,
+                "retry_max": retries,
+                "members": one.members,
+                "lag": one.lag,
+                "lag_known": one.lag_known,
+                "state": one.state,
+                "reason": one.reason,
+                "topics": list(one.topics),
+            }
+        )
+        lines.append((name, len(configs), "yes" if consumes else "no", retries, one.members, lag))
+    caller.show(value, table(["GROUP", "BROKERS", "MAY CONSUME", "RETRIES", "MEMBERS", "LAG"], lines))
 
 
 def _all_consume(configs: Mapping[str, GroupConfig]) -> bool:

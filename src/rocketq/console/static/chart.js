@@ -129,7 +129,8 @@ export function chartBox(label, names, format) {
     /** @param {any} history the answer of /history */
     update(history) {
       data = { series: history.series.map((one, number) => ({ name: names[number], points: one.points })) };
-      chart.update({ series: data.series, since: history.since_s, until: history.until_s });
+      const first = Math.min(history.until_s - 60, ...data.series.flatMap((one) => one.points.slice(0, 1).map((point) => point[0])));
+      chart.update({ series: data.series, since: Math.max(history.since_s, first), until: history.until_s });
       drawTable();
     },
   };
