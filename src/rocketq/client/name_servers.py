@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketq.errors import ConfigError, RemotingError, UnreachableError
 from rocketq.protocol.command import Command
 from rocketq.remoting.address import split_addr
-from rocketq.remoting.address_server import AddressList, AddressServer
+
+if TYPE_CHECKING:
+    from rocketq.remoting.address_server import AddressList, AddressServer
 
 VARIABLE: Final = "NAMESRV_ADDR"
 DEFAULT: Final = "127.0.0.1:9876"
@@ -32,6 +34,8 @@ def address_list(addrs: str | Sequence[str] | None, server: AddressServer | None
     """The list of an address server, where neither addresses nor NAMESRV_ADDR are given; None otherwise."""
     if addrs or os.environ.get(VARIABLE):
         return None
+    from rocketq.remoting.address_server import AddressList, AddressServer  # noqa: PLC0415
+
     server = server or AddressServer.of_environment()
     return None if server is None else AddressList(server)
 
@@ -60,9 +64,9 @@ class NameServers:
     """NameServers do not share state: reads go to one of them, changes to all."""
 
     def __init__(self, addrs: Sequence[str] | AddressList, call_one: CallOne) -> None:
-        self._list = addrs if isinstance(addrs, AddressList) else None
+        self._list = None if isinstance(addrs, Sequence) else addrs
         self._start = int.from_bytes(os.urandom(2), "big")  # many clients spread
-        self._failover = None if isinstance(addrs, AddressList) else FailoverList(addrs, self._start)
+        self._failover = FailoverList(addrs, self._start) if isinstance(addrs, Sequence) else None
         self._call_one = call_one
 
     @property

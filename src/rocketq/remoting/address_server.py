@@ -9,13 +9,9 @@ minutes. A failed fetch keeps the last list.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import logging
 import os
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -76,6 +72,10 @@ def parse_answer(text: str) -> tuple[str, ...]:
 
 def fetch_addrs(url: str) -> tuple[str, ...]:
     """Fetch the list; blocks for up to 3 s. UnreachableError when there is no usable answer."""
+    import http.client  # noqa: PLC0415  few clients need an address server, and these modules are slow to import
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=_TIMEOUT_S) as response:

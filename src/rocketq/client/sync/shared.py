@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from rocketq.client.errors import ClientClosedError, ClientError
-from rocketq.client.name_servers import parse_name_servers
+from rocketq.client.name_servers import address_list, parse_name_servers
 from rocketq.client.session import Session, SessionConfig, SessionHealth
 from rocketq.remoting.loops import loop_factory
 
@@ -94,7 +94,7 @@ class SharedSession:
     """
 
     def __init__(self, name_servers: str | Sequence[str] | None = None, *, config: SessionConfig | None = None) -> None:
-        self.addrs = parse_name_servers(name_servers)
+        self.addrs = _addrs_of(name_servers, config)
         self.config = config
         self._lock = threading.Lock()
         self._process_id = -1
@@ -185,7 +185,7 @@ class SessionPool:
         self._sessions: list[SharedSession] = []
 
     def join(
-        self, addrs: tuple[str, ...], config: SessionConfig | None, member: MemberKey
+        self, addrs: tuple[str, ...] | None, config: SessionConfig | None, member: MemberKey
     ) -> tuple[Session, Callable[[], None]]:
         """A session that this member can join, and the function that leaves it."""
         with self._lock:
@@ -212,7 +212,7 @@ POOL: Final = SessionPool()
 
 def join_session(
     given: SharedSession | None,
-    name_servers: tuple[str, ...],
+    name_servers: tuple[str, ...] | None,
     config: SessionConfig | None,
     member: MemberKey,
 ) -> tuple[Session, Callable[[], None]]:
@@ -227,15 +227,21 @@ def _left(session: SharedSession, member: MemberKey) -> None:
     session.leave(member)
 
 
+def _addrs_of(name_servers: str | Sequence[str] | None, config: SessionConfig | None) -> tuple[str, ...] | None:
+    if address_list(name_servers, config.address_server if config is not None else None) is not None:
+        return None
+    return parse_name_servers(name_servers)
+
+
 def check_session(
     what: str,
     session: SharedSession | None,
     name_servers: str | Sequence[str] | None,
     config: SessionConfig | None,
-) -> tuple[str, ...]:
-    """The NameServers of a client without a session; raises for contradicting arguments."""
+) -> tuple[str, ...] | None:
+    """The NameServers of a client without a session, None if an address server has them; raises for bad arguments."""
     if session is None:
-        return parse_name_servers(name_servers)
+        return _addrs_of(name_servers, config)
     if not isinstance(session, SharedSession):
         raise ClientError(f"{what}: session must be a SharedSession, got {type(session).__name__}")
     if name_servers is not None or config is not None:
