@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from .apache import BROKER_NAME, CLUSTER_NAME
+from rocketq.client import Admin, Credentials, Message, Producer, SendStatus, SessionConfig
+from rocketq.errors import RemotingError
+from rocketq.protocol.bodies.queues import KeyValues
+from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.command import Command
+from rocketq.remoting import ConnectionPool
+
+from . import client_programs
+from .apache import BROKER_NAME, CLUSTER_NAME, ApacheBroker, ApacheNameServer, free_broker_port
+from .cache import Unavailable
+from .client_programs import Program
 from .mqadmin import MqAdmin
 from .our_cluster import OurCluster
 from .release import obtain
+from .test_replication import our_broker
 
 pytestmark = pytest.mark.interop
 
@@ -196,3 +209,113 @@ def test_mqadmin_5_changes_users_and_policies(tmp_path: Path) -> None:
         assert "success" in admin("deleteUser", *on, "-u", "app")
         assert "app" not in admin("listUser", *on)
         admin("deleteUser", *on, "-u", "rocketmq2", fails=True)
+
+
+ADMIN = Credentials("rocketmq2", "12345678")
+INNER = json.dumps({"accessKey": ADMIN.access_key, "secretKey": ADMIN.secret_key})
+
+
+def end_of(addr: str) -> int:
+    """The end of a broker's log, asked for by an administrator; -1 while it does not answer."""
+
+    async def ask() -> int:
+        pool = ConnectionPool(credentials=ADMIN)
+        try:
+            answer = await pool.invoke(addr, Command(code=RequestCode.GET_BROKER_RUNTIME_INFO))
+            return int(KeyValues.decode(answer.body).table["commitLogMaxOffset"]) if answer.code == 0 else -1
+        except RemotingError:
+            return -1
+        finally:
+            await pool.close()
+
+    return asyncio.run(ask())
+
+
+def await_same_end(master: str, slave: str) -> None:
+    deadline = time.monotonic() + 60
+    while (end := end_of(master)) <= 0 or end != end_of(slave):
+        assert time.monotonic() < deadline, f"the slave is at {end_of(slave)}, its master at {end}"
+        time.sleep(0.2)
+
+
+def await_text(path: Path, text: str) -> None:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and text in path.read_text()):
+        assert time.monotonic() < deadline, f"{text} is not in {path}"
+        time.sleep(0.3)
+
+
+def send_as_admin(names: str, count: int) -> None:
+    with Producer("writers", name_servers=names, session_config=SessionConfig(credentials=ADMIN)) as producer:
+        for number in range(count):
+            assert producer.send(Message(topic="Copied", body=b"%d" % number)).status is SendStatus.SEND_OK
+
+
+def test_our_slave_follows_an_apache_master_with_accounts(
+    nameserver: Callable[[str], ApacheNameServer], tmp_path: Path
+) -> None:
+    """Goal: our slave signs with its inner credentials, so the tables come too; it checks accounts itself."""
+    for home in (tmp_path / "master" / "home", tmp_path / "home"):
+        (home / "conf").mkdir(parents=True)
+        (home / "conf" / "plain_acl.yml").write_text(PLAIN)
+    names, settings = nameserver("4.9.7"), {"aclEnable": "true"}
+    with ApacheBroker(
+        names, port=free_broker_port(), store=tmp_path / "master" / "data", work=tmp_path / "master", settings=settings
+    ) as master:
+        own = {"rocketmqHome": str(tmp_path / "home"), "innerClientAuthenticationCredentials": INNER}
+        with our_broker(tmp_path / "slave", names, brokerRole="SLAVE", brokerId="1", **settings, **own) as slave:
+            send_as_admin(names.address, 50)
+            await_same_end(master.address, slave.broker_addr)
+            topics = tmp_path / "slave" / "data" / "config" / "topics.json"
+            await_text(topics, "Copied")
+            assert "cannot be copied" not in slave.log()
+
+
+def test_an_apache_slave_follows_our_master_with_accounts(
+    nameserver: Callable[[str], ApacheNameServer], tmp_path: Path
+) -> None:
+    """Goal: a slave of 4.9.7 signs nothing; its address on the global white list lets it follow."""
+    home = tmp_path / "home"
+    (home / "conf").mkdir(parents=True)
+    (home / "conf" / "plain_acl.yml").write_text(PLAIN.replace("Addresses:\n", "Addresses: [127.0.0.1]\n", 1))
+    names = nameserver("4.9.7")
+    with our_broker(tmp_path / "master", names, aclEnable="true", rocketmqHome=str(home)) as master:
+        send_as_admin(names.address, 50)
+        with ApacheBroker(
+            names,
+            port=free_broker_port(),
+            store=tmp_path / "slave" / "data",
+            work=tmp_path / "slave",
+            settings={"brokerRole": "SLAVE", "brokerId": "1"},
+        ) as slave:
+            await_same_end(master.broker_addr, slave.address)
+            await_text(tmp_path / "slave" / "data" / "config" / "topics.json", "Copied")
+
+
+@pytest.mark.parametrize(
+    ("make", "sent"),
+    [
+        pytest.param(client_programs.go, "52", id="go-2.1.2"),
+        pytest.param(client_programs.cpp, "60", id="cpp"),
+        pytest.param(client_programs.node, "21", id="node"),
+    ],
+)
+def test_clients_in_other_languages_with_accounts(make: Callable[[], Program], sent: str, tmp_path: Path) -> None:
+    """Goal: every way of sending with right keys, none with wrong or missing ones."""
+    try:
+        program = make()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    home = tmp_path / "client"
+    with secured(tmp_path, "plain") as cluster:
+        with Admin(cluster.nameserver_addr, config=SessionConfig(credentials=ADMIN)) as admin:
+            for topic in ("topicB", "%RETRY%node-all"):
+                admin.topics.create(topic, queues=4)
+        right = {"ACCESS_KEY": "RocketMQ", "SECRET_KEY": "12345678"}
+        for keys in ({}, {**right, "SECRET_KEY": "87654321"}, {**right, "ACCESS_KEY": "nobody7"}):
+            with pytest.raises(AssertionError, match="produce ended with"):
+                replace(program, environment=program.environment | keys).play(
+                    "produce", cluster.nameserver_addr, "topicB", home
+                )
+        allowed = replace(program, environment=program.environment | right)
+        assert allowed.play("produce", cluster.nameserver_addr, "topicB", home) == {"sent": sent}

@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 from rocketmq.client import Message, Producer, PushConsumer, RecvMessage, SendResult, SendStatus
 from rocketmq.ffi import MessageModel
@@ -29,6 +30,12 @@ def until(what: str, holds: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not happen in time")
         time.sleep(0.02)
+
+
+def set_keys(client: Any) -> None:
+    """Credentials of the environment, if there are any."""
+    if "ACCESS_KEY" in os.environ:
+        client.set_session_credentials(os.environ["ACCESS_KEY"], os.environ["SECRET_KEY"], "ALIYUN")
 
 
 class Member:
@@ -51,6 +58,7 @@ class Member:
         self._consumer = PushConsumer(group, orderly=orderly, message_model=model)
         self._consumer.set_instance_name(f"{group}-{id(self)}")
         self._consumer.set_namesrv_addr(nameserver)
+        set_keys(self._consumer)
         self._consumer.subscribe(topic, self._take, tags)
         self._consumer.start()
 
@@ -75,6 +83,7 @@ class Clients:
         self._topic = topic
         self._producer = Producer("cpp-producer", timeout=10_000)
         self._producer.set_namesrv_addr(nameserver)
+        set_keys(self._producer)
         self._producer.start()
         self._rounds = 0
 

@@ -87,8 +87,13 @@ type clients struct {
 	members, rounds   int
 }
 
+// keys are the credentials of the environment, if there are any.
+func keys() primitive.Credentials {
+	return primitive.Credentials{AccessKey: os.Getenv("ACCESS_KEY"), SecretKey: os.Getenv("SECRET_KEY")}
+}
+
 func newClients(nameserver, topic string) *clients {
-	p, err := rocketmq.NewProducer(producer.WithGroupName("go-producer"), producer.WithRetry(0), producer.WithInstanceName("producer"),
+	p, err := rocketmq.NewProducer(producer.WithCredentials(keys()), producer.WithGroupName("go-producer"), producer.WithRetry(0), producer.WithInstanceName("producer"),
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{nameserver})),
 		producer.WithQueueSelector(shards{producer.NewRoundRobinQueueSelector()}))
 	must(err)
@@ -103,7 +108,7 @@ func (c *clients) member(group string, expression string, options ...consumer.Op
 func (c *clients) selecting(group string, selector consumer.MessageSelector, options ...consumer.Option) *member {
 	c.members++
 	m := &member{queueOf: map[string]int{}, next: map[int]int64{}}
-	options = append(options, consumer.WithGroupName(group), consumer.WithInstance(fmt.Sprintf("member-%d", c.members)),
+	options = append(options, consumer.WithCredentials(keys()), consumer.WithGroupName(group), consumer.WithInstance(fmt.Sprintf("member-%d", c.members)),
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{c.nameserver})),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
 	made, err := rocketmq.NewPushConsumer(options...)

@@ -8,6 +8,7 @@ const WAIT_MS_MAX = 60000;
 const SENT = 21;
 const QUEUES = 4;
 const [ mode, nameSrv, topic ] = process.argv.slice(2);
+const keys = process.env.ACCESS_KEY ? { accessKey: process.env.ACCESS_KEY, secretKey: process.env.SECRET_KEY } : {};
 const httpclient = { request: async () => ({ status: 200, data: '' }) };
 const logger = { info() {}, warn() {}, debug() {}, error: problem => console.error(problem), log() {} };
 
@@ -26,7 +27,7 @@ class Member {
     this.disorder = 0;
     this.next = new Map();
     this.consumer = new Consumer({
-      httpclient, nameSrv, consumerGroup, logger, consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET',
+      httpclient, nameSrv, consumerGroup, logger, ...keys, consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET',
       instanceName: `member-${Member.made++}`, ...options,
     });
     this.consumer.on('error', problem => console.error(problem.message));
@@ -50,7 +51,7 @@ class Member {
 }
 Member.made = 0;
 
-const producer = new Producer({ httpclient, nameSrv, producerGroup: 'node-producer', logger });
+const producer = new Producer({ httpclient, nameSrv, producerGroup: 'node-producer', logger, ...keys });
 producer.on('error', problem => console.error(problem.message));
 
 async function send(body, tag = 'TagA') {
