@@ -68,6 +68,9 @@ class AccessConfig:
     authorization_strategy: str = option(
         "authorizationStrategy", "", "Accepted: Apache's two classes; every request is checked with both."
     )
+    users_path: str = option(
+        "authConfigPath", "", "Directory of users, policies and the master key; without it `config` below the store."
+    )
     init_user: str = secret_option(
         "initAuthenticationUser",
         'First super user: `{"username":"...","password":"..."}`. An existing user is left alone.',

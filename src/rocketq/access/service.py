@@ -178,7 +178,8 @@ def open_access(config: AccessConfig, root: Path, cluster: str, clock: Clock) ->
     audit = AuditLog(
         Path(config.audit_file) if config.audit_file else root / "logs" / "auth_audit.log", config.audit_bytes_max
     )
-    key_path = Path(config.key_file) if config.key_file else root / "config" / "access.key"
+    folder = Path(config.users_path) if config.users_path else root / "config"
+    key_path = Path(config.key_file) if config.key_file else folder / "access.key"
 
     def sealer() -> Sealer:
         return Sealer(load_master_key(key_path, config.key_command))
@@ -186,9 +187,9 @@ def open_access(config: AccessConfig, root: Path, cluster: str, clock: Clock) ->
     inner = config.inner_credentials
     inner_pair = (inner.access_key, inner.secret_key) if inner is not None else None
     if config.uses_users:
-        file = UserFile(root / "config" / "access.json", sealer())
+        file = UserFile(folder / "access.json", sealer())
         state, seen = file.load()
-        users = UserTable(_first_users(config, state, root, sealer))
+        users = UserTable(_first_users(config, state, folder, sealer))
         users.last_used_ms.update(seen)
         if users.state != state or not file.path.exists():
             file.save(users.state, users.last_used_ms)
@@ -221,7 +222,7 @@ class _LazyUnseal:
         return self._sealer.unseal(sealed)
 
 
-def _first_users(config: AccessConfig, state: UserState, root: Path, sealer: Callable[[], Sealer]) -> UserState:
+def _first_users(config: AccessConfig, state: UserState, folder: Path, sealer: Callable[[], Sealer]) -> UserState:
     """Those of the settings are made where they are missing; with nobody at all, an administrator."""
     table = UserTable(state)
     if config.first_user is not None:
@@ -236,14 +237,14 @@ def _first_users(config: AccessConfig, state: UserState, root: Path, sealer: Cal
         rules = _plain_files(config, sealer).open().rules if has_files else PlainRules()
         table.replace_all(migrated(rules, table.state))
     if not any(user.is_super for user in table.state.users.values()):
-        _make_administrator(table, root)
+        _make_administrator(table, folder)
     return table.state
 
 
-def _make_administrator(table: UserTable, root: Path) -> None:
+def _make_administrator(table: UserTable, folder: Path) -> None:
     """Its password is in a file of its own, to be read and removed; it is never logged."""
     password = secrets.token_urlsafe(18)
-    path = root / "config" / "first-user.json"
+    path = folder / "first-user.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:

@@ -25,6 +25,7 @@ from rocketq.errors import RocketQError
 from rocketq.model import decode_message_id
 from rocketq.protocol.bodies.queues import KeyValues
 from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.failures import AccessDeniedError
 from rocketq.protocol.flags import TransactionState
 from rocketq.protocol.names import SETTLES_ONCE, Property
 from rocketq.protocol.properties import encode_properties
@@ -98,7 +99,11 @@ def half_constant(options: SinkOptions) -> bytes:
 
 
 def require_settles_once(client: BlockingClient, broker_name: str, addr: str) -> None:
-    answer = client.call(addr, None, code=RequestCode.GET_BROKER_RUNTIME_INFO)
+    try:
+        answer = client.call(addr, None, code=RequestCode.GET_BROKER_RUNTIME_INFO)
+    except AccessDeniedError as error:
+        reason = "deliveryGuarantee=exactly-once asks brokers whether they keep it: grant Get on the cluster"
+        raise SparkError(f"{reason} ({error})") from None
     figures = KeyValues.decode(answer.body).table
     if figures.get(SETTLES_ONCE) != "true":
         version = figures.get("brokerVersionDesc", "of unknown version")

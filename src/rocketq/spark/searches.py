@@ -11,6 +11,7 @@ from rocketq.errors import RocketQError
 from rocketq.model import Record
 from rocketq.protocol.codes import RequestCode, ResponseCode
 from rocketq.protocol.config_text import decode_config
+from rocketq.protocol.failures import AccessDeniedError
 from rocketq.protocol.headers.offsets import OffsetResponse, SearchOffsetRequest
 from rocketq.protocol.headers.pull import QueryMessageRequest, QueryMessageResponse
 from rocketq.protocol.messages import decode_records
@@ -106,7 +107,10 @@ class Searches:
         return {queue: sorted(offsets) for queue, offsets in found.items()}
 
     def _index_state(self, topic: str, broker_name: str) -> IndexState:
-        answer = self._calls.call(topic, broker_name, None, code=RequestCode.GET_BROKER_CONFIG)
+        try:
+            answer = self._calls.call(topic, broker_name, None, code=RequestCode.GET_BROKER_CONFIG)
+        except AccessDeniedError:  # settings are for administrators: read without the index
+            return IndexState(False, QUERY_COUNT_MAX)
         settings = decode_config(answer.body)
         count_max = settings.get("maxMsgsNumBatch", "")
         return IndexState(
