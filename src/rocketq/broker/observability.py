@@ -132,12 +132,7 @@ class BrokerObservability:
         return self._parts.store.refusal
 
     def _registered(self) -> str | None:
-        if self._parts is None:
-            return None
-        registered, configured = self._parts.registrar.registered
-        if configured and not registered:
-            return f"registered with 0 of {configured} NameServers"
-        return None
+        return None if self._parts is None else self._parts.registrar.check_registered()
 
     def _replicated(self) -> str | None:
         if self._parts is None or self._parts.settings.config.is_slave:

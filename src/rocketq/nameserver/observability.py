@@ -17,7 +17,10 @@ BROKERS: Final = gauge("rocketq_nameserver_brokers", "Registered brokers, slaves
 TOPICS: Final = gauge("rocketq_nameserver_topics", "Topics with a route.")
 EXPIRED: Final = counter("rocketq_nameserver_expired_brokers_total", "Brokers removed because they fell silent.")
 CONNECTIONS: Final = gauge("rocketq_connections", "Open connections.", "protocol", "tls")
-FAMILIES: Final = (BROKERS, TOPICS, EXPIRED, CONNECTIONS)
+CERTIFICATE_DAYS: Final = gauge(
+    "rocketq_tls_certificate_days_left", "Days until the configured TLS certificate expires.", adds_up=False
+)
+FAMILIES: Final = (BROKERS, TOPICS, EXPIRED, CONNECTIONS, CERTIFICATE_DAYS)
 
 
 class NameServerObservability:
@@ -57,4 +60,6 @@ class NameServerObservability:
             counts["true" if connection.is_encrypted else "false"] += 1
         for encrypted, count in counts.items():
             snapshot.add(CONNECTIONS, ("remoting", encrypted), count)
+        if (days_left := self._server().certificate_days_left) is not None:
+            snapshot.add(CERTIFICATE_DAYS, (), days_left)
         yield

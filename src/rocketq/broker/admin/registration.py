@@ -333,8 +333,11 @@ class Registrar:
 
     def check_registered(self) -> str | None:
         """A readiness check: why no NameServer has the registration; None when one has, or none is configured."""
-        failures = [registration.failure for registration in self._registrations.values()]
-        return "; ".join(failures) if failures and all(failures) else None  # type: ignore[arg-type]
+        registered, configured = self.registered
+        if registered or not configured:
+            return None
+        failures = [one.failure for one in self._registrations.values() if one.failure is not None]
+        return "; ".join([f"registered with 0 of {configured} NameServers", *failures])
 
     async def find_route(self, topic: str) -> TopicRoute | None:
         """The route of a topic from the first NameServer that answers."""

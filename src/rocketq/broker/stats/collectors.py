@@ -157,7 +157,9 @@ class BrokerCollector:
             yield
         open_count: Counter[str] = Counter({"false": 0})
         paused = 0
+        days_left: float | None = None
         for server in self._tables.servers():
+            days_left = server.certificate_days_left
             for number, connection in enumerate(server.connections):
                 open_count[truth(connection.is_encrypted)] += 1
                 paused += connection.writes_paused
@@ -166,6 +168,8 @@ class BrokerCollector:
         for encrypted, count in open_count.items():
             snapshot.add(families.CONNECTIONS, ("remoting", encrypted), count)
         snapshot.add(families.PAUSED, (), paused)
+        if days_left is not None:
+            snapshot.add(families.CERTIFICATE_DAYS, (), days_left)
 
     def _transactions(self, snapshot: Snapshot) -> Iterator[None]:
         now_ms = self._tables.clock.now_ms()

@@ -223,6 +223,9 @@ ACCESS = counter(
 ROLE = gauge("rocketq_role", "1 for the current role.", "role")
 CONNECTIONS = gauge("rocketq_connections", "Open connections.", "protocol", "tls")
 PAUSED = gauge("rocketq_connections_paused", "Peers that do not read their answers.")
+CERTIFICATE_DAYS = gauge(
+    "rocketq_tls_certificate_days_left", "Days until the configured TLS certificate expires.", adds_up=False
+)
 SERIES = gauge("rocketq_metrics_series", "Series of a family in this exposition.", "family")
 FOLDED = counter("rocketq_metrics_folded_total", "Series that were folded into __other__ by scrapes.", "family")
 
@@ -230,5 +233,5 @@ OURS: Final[tuple[Family, ...]] = (
     BUILD_INFO, *PROCESS_FAMILIES, LOOP_DELAY, LOOP_BUSY, REQUESTS, KERNEL_REFUSALS, FLUSH_WAITING, HELD_PULLS,
     QUEUE_LAG_MESSAGES, QUEUE_LAG_SECONDS, UNKNOWN_QUEUES, MEMBERS, CONFLICTS, RETRY_MESSAGES, DLQ_MESSAGES,
     DLQ_OLDEST, DLQ_EXPIRES, HALF_OLDEST, TRANSACTION_FINISH, DELAY_WAITING, STORE_BYTES, DISK_FREE, DISK_USED,
-    UNCONSUMED_DELETED, REFUSED_SENDS, ACCESS, ROLE, CONNECTIONS, PAUSED, SERIES, FOLDED,
+    UNCONSUMED_DELETED, REFUSED_SENDS, ACCESS, ROLE, CONNECTIONS, PAUSED, CERTIFICATE_DAYS, SERIES, FOLDED,
 )  # fmt: skip
