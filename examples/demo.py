@@ -274,8 +274,7 @@ def send_revenue(spark: SparkSession, addr: str, root: Path) -> str:
 
 def triage(spark: SparkSession, addr: str, root: Path) -> str:
     from rocketq.spark.pipelines import dlq  # noqa: PLC0415
-    from rocketq.spark.pipelines.report_pages import dlq_page  # noqa: PLC0415
-    from rocketq.spark.pipelines.reports import save  # noqa: PLC0415
+    from rocketq.spark.pipelines.reports import dlq_page, save  # noqa: PLC0415
 
     dead = dlq.dead_letters(dlq.read_dlq(spark, {"nameServer": addr}))
     causes = dlq.causes(dead).orderBy("messages", ascending=False).collect()
@@ -293,8 +292,7 @@ def replay_dead_letters(spark: SparkSession, addr: str) -> int:
 
 def latencies(spark: SparkSession, addr: str, root: Path) -> str:
     from rocketq.spark.pipelines import trace  # noqa: PLC0415
-    from rocketq.spark.pipelines.report_pages import latency_page  # noqa: PLC0415
-    from rocketq.spark.pipelines.reports import save  # noqa: PLC0415
+    from rocketq.spark.pipelines.reports import latency_page, save  # noqa: PLC0415
 
     spans = trace.spans(trace.events(trace.read_trace(spark, {"nameServer": addr}))).cache()
     rows = trace.latency(trace.deliveries(spans)).collect()
@@ -305,8 +303,7 @@ def latencies(spark: SparkSession, addr: str, root: Path) -> str:
 
 def lag_of(addr: str, root: Path) -> int:
     from rocketq.spark.pipelines import lag  # noqa: PLC0415
-    from rocketq.spark.pipelines.report_pages import lag_page  # noqa: PLC0415
-    from rocketq.spark.pipelines.reports import save  # noqa: PLC0415
+    from rocketq.spark.pipelines.reports import lag_page, save  # noqa: PLC0415
 
     rows = lag.ask(addr, ["billing"])
     save(lag_page(rows), root / "lag.html")

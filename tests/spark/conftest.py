@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocketq.spark.worker_conf import worker_conf
-from rocketq.spark.worker_python import worker_python
+from rocketq.spark.worker_python import worker_conf, worker_python
 from rocketq.testing import EmbeddedCluster
 from tests.spark.class_archive import java_options
 from tests.spark.filling import Filler

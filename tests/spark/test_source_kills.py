@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from rocketq.client import Message
 from rocketq.errors import RocketQError
-from rocketq.spark.archive.files import STAGING
+from rocketq.spark.archive.folder import STAGING
 from rocketq.spark.pipelines.archive import read_archive
 from rocketq.testing import EmbeddedCluster
 from tests.spark.class_archive import make_archive

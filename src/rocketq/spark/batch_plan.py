@@ -9,8 +9,7 @@ from rocketq.spark.catalog import Bounds, Catalog
 from rocketq.spark.errors import DataLossError, SparkError
 from rocketq.spark.offsets import QueueKey
 from rocketq.spark.options import SourceOptions, Subscription
-from rocketq.spark.planner import QueueSlice, plan
-from rocketq.spark.positions import ending_offsets, require_named_queues, starting_offsets
+from rocketq.spark.planner import QueueSlice, ending_offsets, plan, require_named_queues, starting_offsets
 from rocketq.spark.pushdown import EVERYWHERE, KEYS_MAX, Narrowing
 
 Slices = tuple[QueueSlice, ...]

@@ -12,9 +12,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rocketq.spark.commitlog_files import find_log_files
+from rocketq.spark.commitlog_files import ByteRange, StoreTimes, find_log_files, plan_ranges
 from rocketq.spark.commitlog_options import CommitLogOptions, included, parse_commitlog
-from rocketq.spark.commitlog_ranges import ByteRange, StoreTimes, plan_ranges
 from rocketq.spark.commitlog_scan import CORRUPT, Choice, RangeScan
 from rocketq.spark.errors import DataLossError, SparkError, plain_rows, plainly
 from rocketq.spark.options import Options

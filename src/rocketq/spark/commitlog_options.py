@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rocketq.spark.commitlog_ranges import RANGE_BYTES, STORE_TIME_SLACK_MS
+from rocketq.spark.commitlog_files import RANGE_BYTES, STORE_TIME_SLACK_MS
 from rocketq.spark.errors import OptionError
 from rocketq.spark.options import Options, parse_properties
 

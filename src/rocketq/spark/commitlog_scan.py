@@ -14,7 +14,7 @@ from rocketq.columns import BatchBuilder
 from rocketq.kernel.record_columns import RecordRows
 from rocketq.kernel.records import BAD_CRC, BAD_LENGTH, BAD_MAGIC, BAD_OFFSET, BLANK, MESSAGE
 from rocketq.protocol.names import SYSTEM_PROPERTIES
-from rocketq.spark.commitlog_ranges import ByteRange
+from rocketq.spark.commitlog_files import ByteRange
 from rocketq.spark.errors import SparkError
 from rocketq.store.log_reader import LOOK_BACK_BYTES, ChainedFile
 

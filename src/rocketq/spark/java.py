@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from rocketq.spark.errors import SparkError
-from rocketq.spark.shims import cache_dir as user_cache
-from rocketq.spark.shims import quoted, write_script
+from rocketq.spark.worker_python import cache_dir as user_cache
+from rocketq.spark.worker_python import quoted, write_script
 
 VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')

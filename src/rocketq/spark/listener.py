@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from rocketq.errors import RocketQError
 from rocketq.spark.catalog import Catalog
 from rocketq.spark.errors import OptionError, SparkError
 from rocketq.spark.offsets import Offsets
 from rocketq.spark.options import Fetching, Options, parse_connection
-from rocketq.spark.query_ends import WAIT_S, QueryEnds, Run
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -21,6 +23,44 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
         StreamingQueryProgress,
     )
+
+
+WAIT_S: Final = 60.0
+
+
+class Run(Protocol):
+    """A query of this session or of a Spark Connect client."""
+
+    @property
+    def runId(self) -> str: ...
+
+
+class QueryEnds(StreamingQueryListener):
+    """A listener that can be waited for."""
+
+    def __init__(self) -> None:
+        self._ended: set[str] = set()
+        self._changed = threading.Condition()
+
+    def wait(self, query: Run, timeout_s: float = WAIT_S) -> None:
+        """Wait until this listener got all batches of a query and its end.
+
+        Call it before `removeListener`, which drops pending events, and under Spark Connect can block forever while
+        an event is delivered (SPARK-59623).
+        """
+        run = str(query.runId)
+        with self._changed:
+            if not self._changed.wait_for(lambda: run in self._ended, timeout_s):
+                raise SparkError(
+                    f"the listener did not hear of an end of query {run} within {timeout_s:g} s:"
+                    " the query runs still, or the listener was not added before it ended"
+                )
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        with self._changed:
+            self._ended.add(str(event.runId))
+            self._changed.notify_all()
+
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import shutil
+import socket
 import sys
 import tempfile
 import warnings
@@ -13,16 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketq.spark.errors import SparkError
+from rocketq.spark.errors import AwayError, OptionError, SparkError
 from rocketq.spark.java import find_java
-from rocketq.spark.masters import is_local, require_master, require_remote
 from rocketq.spark.notebooks import Interrupts, make_active, shell_of_notebook
-from rocketq.spark.redaction import hide_secrets
-from rocketq.spark.worker_conf import worker_conf
-from rocketq.spark.worker_python import worker_python
+from rocketq.spark.worker_python import worker_conf, worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 log = logging.getLogger(__name__)
 
@@ -213,3 +213,67 @@ def _require_pyspark() -> None:
         import pyspark  # noqa: F401, PLC0415
     except ImportError:
         raise SparkError("PySpark is not installed: pip install 'rocketq[spark]'") from None
+
+
+FORMS: Final = "local[N], local-cluster[N,cores,MB], spark://host:port, yarn or k8s://url"
+_LOCAL: Final = re.compile(r"local(\[(\*|\d+)(\s*,\s*\d+)?\])?$")
+_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]$")
+_STANDALONE: Final = re.compile(r"spark://([^,/\s]+:\d+(,[^,/\s]+:\d+)*)$")
+_CONNECT: Final = re.compile(r"sc://([^:/;\s]+|\[[0-9a-fA-F:]+\])(:\d+)?(/.*)?$")
+_CONNECT_PORT: Final = 15002
+_YARN_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_SECONDS: Final = 5.0
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def require_master(master: str) -> None:
+    """OptionError for a master URL that Spark does not know, AwayError if it does not answer."""
+    if master == "yarn" and not any(os.environ.get(name) for name in _YARN_FOLDERS):
+        raise OptionError(f"master yarn needs {' or '.join(_YARN_FOLDERS)}: the folder of the cluster's settings")
+    if _LOCAL.match(master) or _LOCAL_CLUSTER.match(master) or master == "yarn" or master.startswith("k8s://"):
+        return
+    found = _STANDALONE.match(master)
+    if found is None:
+        raise OptionError(f"master {master!r} is none that Spark knows: {FORMS}")
+    addrs = found.group(1).split(",")
+    if not any(_answers(addr) for addr in addrs):
+        raise AwayError(f"no Spark master answers at {' or '.join(addrs)}")
+
+
+def require_remote(remote: str) -> None:
+    """The same for Spark Connect."""
+    if is_local(remote):
+        require_master(remote)
+        return
+    found = _CONNECT.match(remote)
+    if found is None:
+        raise OptionError(f"remote {remote!r} is no address of Spark Connect: sc://host:port")
+    addr = found.group(1) + (found.group(2) or f":{_CONNECT_PORT}")
+    if not _answers(addr):
+        raise AwayError(f"no Spark Connect server answers at {addr}")
+
+
+def _answers(addr: str) -> bool:
+    host, _, port = addr.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS):
+            return True
+    except (OSError, OverflowError):
+        return False
+
+
+SETTING: Final = "spark.sql.redaction.string.regex"
+SECRETS: Final = (
+    r"(?i)(?:accessKey|secretKey|securityToken|keyPassword)"
+    r"""(?:"\s+value: "(?:[^"\\]|\\.)*"|[`"'\\]*[\s=]*\\?['"][^'"\\]*\\?['"])"""
+)
+"""As an option of a plan's text, and in SQL."""
+
+
+def hide_secrets(session: SparkSession) -> None:
+    """Unless the session or its server sets another pattern."""
+    if not session.conf.get(SETTING, ""):
+        session.conf.set(SETTING, SECRETS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from rocketq.client.core.messages import BODY_BYTES_MAX
 from rocketq.protocol.names import NOT_FOR_CLIENTS, group_fault, topic_fault
 from rocketq.spark.errors import OptionError
-from rocketq.spark.options import Connection, Options, parse_connection
+from rocketq.spark.options import Connection, Options, parse_connection, parse_source
 
 GROUP: Final = "spark-rocketmq-writer"
 MANIFESTS_IN_CHECKPOINT: Final = "rocketmq-manifests"
@@ -127,3 +127,31 @@ def _folder(name: str, location: str) -> Path:
     if not path.is_absolute():
         raise OptionError(f"option {name} must be an absolute path for exactly-once, not {location!r}")
     return path
+
+
+def of_source(given: Mapping[str, str]) -> dict[str, str]:
+    """All options except those of the sink; the source rejects unknown ones."""
+    return _without(given, _sink_names() - _source_names())
+
+
+def of_sink(given: Mapping[str, str]) -> dict[str, str]:
+    return _without(given, _source_names() - _sink_names())
+
+
+def _without(given: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in given.items() if name.lower() not in names}
+
+
+def _source_names() -> frozenset[str]:
+    return _asked({"nameServer": "-", "subscribe": "-"}, lambda options: parse_source(options, streaming=False))
+
+
+def _sink_names() -> frozenset[str]:
+    return _asked({"nameServer": "-"}, lambda options: parse_sink(options, streaming=False))
+
+
+def _asked(given: Mapping[str, str], parse: Callable[[Options], object]) -> frozenset[str]:
+    """Parsing asks for every option there is."""
+    options = Options(given)
+    parse(options)
+    return options.names

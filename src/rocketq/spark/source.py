@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import gc
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -16,7 +19,6 @@ from rocketq.spark.errors import plain_rows, plainly
 from rocketq.spark.options import SourceOptions, parse_source
 from rocketq.spark.pushdown import EVERYWHERE, narrow
 from rocketq.spark.schema import arrow_of
-from rocketq.spark.worker_garbage import spare_what_is_loaded
 
 
 class SlicePartition(InputPartition):
@@ -75,3 +77,19 @@ class PushdownReader(BatchReader):
         if tags and fetching.expression == "*" and fetching.expression_type == ExpressionType.TAG:
             self._options = replace(self._options, fetching=replace(fetching, expression=" || ".join(sorted(tags))))
         return left
+
+
+def spare_what_is_loaded() -> None:
+    """Modules and all they hold stay as long as the process does.
+
+    A worker is used for many tasks, and Spark has everything looked through after each: 8 ms and more, every time for
+    the same hundred thousand objects.
+    """
+    _spare(os.getpid())
+
+
+@functools.cache
+def _spare(_process_id: int) -> None:
+    """Once in a process; one that was forked has what it loaded itself."""
+    gc.collect()
+    gc.freeze()

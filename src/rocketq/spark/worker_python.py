@@ -18,12 +18,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import socket
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-
-from rocketq.spark.shims import cache_dir, quoted, write_script
 
 _SCRIPT: Final = """\
 #!/bin/sh
@@ -67,3 +67,51 @@ def worker_python(environ: Mapping[str, str], *, folder: Path | None = None) -> 
     target = (folder or cache_dir(environ, "python")) / named / "python"
     write_script(target, _SCRIPT.format(home=quoted(str(home)), python=quoted(sys.executable)))
     return str(target)
+
+
+_NAME_BYTES: Final = 48
+"""Of a socket in its folder: a UUID with a little around it."""
+_PATH_BYTES_MAX: Final = 103
+"""On macOS; Linux has four more."""
+
+
+def worker_conf(folder: Path) -> dict[str, str]:
+    """Use Unix sockets, which save a sixth of all CPU time compared with TCP. `folder` must be private to this user,
+    because the sockets do not authenticate. Not used if the platform lacks them or the path is too long.
+    """
+    if not hasattr(socket, "AF_UNIX") or len(os.fsencode(folder)) + _NAME_BYTES > _PATH_BYTES_MAX:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(folder),
+    }
+
+
+def write_script(target: Path, content: str) -> None:
+    """An executable file of these lines. Concurrent writers are safe: each renames a complete file."""
+    if target.is_file() and target.read_text() == content and os.access(target, os.X_OK):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(dir=target.parent)
+    with open(handle, "w") as file:
+        file.write(content)
+    os.chmod(fresh, 0o755)
+    os.replace(fresh, target)
+
+
+def cache_dir(environ: Mapping[str, str], name: str) -> Path:
+    """The user's cache folder, otherwise a private temporary folder."""
+    own = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
+    folder = Path(own or tempfile.gettempdir()) / f"rocketq-{os.getuid()}" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix=f"rocketq-{name}-"))
+
+
+def quoted(text: str) -> str:
+    """As one word of a shell."""
+    return "'" + text.replace("'", "'\\''") + "'"

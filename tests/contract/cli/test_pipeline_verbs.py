@@ -19,7 +19,7 @@ from rocketq.cli.commands.pipeline_progress import BAR_CHARS, bar_text
 from rocketq.cli.commands.pipeline_views import row_json
 from rocketq.cli.main import main
 from rocketq.spark.errors import AwayError, OptionError, SparkError
-from rocketq.spark.option_split import of_sink, of_source
+from rocketq.spark.sink_options import of_sink, of_source
 
 from .conftest import RunCommand, call
 

@@ -12,8 +12,7 @@ from rocketq.columns import BatchBuilder, decode
 from rocketq.model import Record
 from rocketq.protocol.messages import encode_record
 from rocketq.spark.archive.backfill import SpanCounter
-from rocketq.spark.archive.files import ArchivedFile
-from rocketq.spark.archive.folder import ArchiveFolder, ArchiveState, Change
+from rocketq.spark.archive.folder import ArchivedFile, ArchiveFolder, ArchiveState, Change
 from rocketq.spark.archive.parts import PartWriter, archive_schema
 
 BROKER = "broker-a"

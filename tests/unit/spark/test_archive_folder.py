@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from tests.unit.spark.archive_writing import add, small_files, stage
 from tests.unit.spark.log_writing import record
 
-from rocketq.spark.archive.files import STAGING, escaped
-from rocketq.spark.archive.folder import ArchiveFolder, Change
+from rocketq.spark.archive.folder import STAGING, ArchiveFolder, Change, escaped
 from rocketq.spark.archive.lookup import Archive
 from rocketq.spark.errors import SparkError
 

@@ -14,9 +14,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from tests.unit.spark.log_writing import record, write_log
 
 from rocketq.spark.commitlog import CommitLogReader
-from rocketq.spark.commitlog_files import find_log_files
+from rocketq.spark.commitlog_files import StoreTimes, find_log_files, plan_ranges
 from rocketq.spark.commitlog_options import parse_commitlog
-from rocketq.spark.commitlog_ranges import StoreTimes, plan_ranges
 from rocketq.spark.errors import DataLossError, OptionError, SparkError
 
 FILE_BYTES = 2048

@@ -17,8 +17,7 @@ from rocketq.columns import arrow_schema
 from rocketq.model import SysFlag
 from rocketq.protocol.messages import encode_record
 from rocketq.protocol.properties import encode_properties
-from rocketq.spark.commitlog_files import LogFile, find_log_files
-from rocketq.spark.commitlog_ranges import ByteRange, plan_ranges
+from rocketq.spark.commitlog_files import ByteRange, LogFile, find_log_files, plan_ranges
 from rocketq.spark.commitlog_scan import CORRUPT, CORRUPT_TYPE, Choice, DamagedLogError, RangeScan
 from rocketq.store.log_reader import ChainedFile
 

@@ -11,8 +11,7 @@ from tests.unit.spark.log_writing import record, write_log
 
 from rocketq.cli.main import main
 from rocketq.spark.errors import AwayError, OptionError, SparkError
-from rocketq.spark.masters import FORMS, require_master, require_remote
-from rocketq.spark.sessions import session
+from rocketq.spark.sessions import FORMS, require_master, require_remote, session
 
 
 @pytest.fixture

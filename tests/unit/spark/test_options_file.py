@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketq.spark.errors import OptionError
-from rocketq.spark.options_file import read_options_file
+from rocketq.spark.options import read_options_file
 
 
 def test_a_line_is_an_option(tmp_path: Path) -> None:

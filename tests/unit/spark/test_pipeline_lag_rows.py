@@ -7,7 +7,7 @@ import pytest
 from rocketq.client.admin.groups import GroupStatus, QueueLag
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.spark.offsets import QueueKey
-from rocketq.spark.pipelines.lag_rows import GroupLag, drain_s, group_lags, query_rows, rows_of
+from rocketq.spark.pipelines.lag import GroupLag, drain_s, group_lags, query_rows, rows_of
 
 
 def queue_lag(queue_id: int, committed: int | None, max_offset: int | None, last_ms: int | None = None) -> QueueLag:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketq.spark.pipelines.pacing import chunk_rows, paced_batches
+from rocketq.spark.pipelines.replay import chunk_rows, paced_batches
 
 
 class Clock:

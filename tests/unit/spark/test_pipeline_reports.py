@@ -11,9 +11,8 @@ from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 
 from rocketq.spark.errors import OptionError
-from rocketq.spark.pipelines import plots
-from rocketq.spark.pipelines.plots import bars, grouped_bars, lines
-from rocketq.spark.pipelines.reports import CELL_CHARS_MAX, Plot, Report, Table, cell, save
+from rocketq.spark.pipelines import reports
+from rocketq.spark.pipelines.reports import CELL_CHARS_MAX, Plot, Report, Table, bars, cell, grouped_bars, lines, save
 
 PNG = b"\x89PNG\r\n\x1a\n"
 TABLE = Table("Causes", ["group", "messages"], [["billing", 3], ["<script>", 1]])
@@ -79,7 +78,7 @@ def test_a_long_cell_is_cut() -> None:
 def test_one_moment_is_shown_with_the_minute_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: not with the years around it, as matplotlib does by itself."""
     drawn: list[Figure] = []
-    monkeypatch.setattr(plots, "_png", lambda figure: drawn.append(figure) or b"")
+    monkeypatch.setattr(reports, "_png", lambda figure: drawn.append(figure) or b"")
     at = datetime(2026, 11, 16, 10, 0, tzinfo=UTC)
     lines("Lag", {"a": [(at, 9.0)], "b": [(at, 1.0)]}, "messages")
     left, right = map(num2date, drawn[0].axes[0].get_xlim())

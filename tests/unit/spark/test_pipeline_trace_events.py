@@ -17,7 +17,7 @@ from rocketq.client.core.trace_records import (
     TraceMessageType,
     encode_trace,
 )
-from rocketq.spark.pipelines.trace_events import decode_bodies, event_rows
+from rocketq.spark.pipelines.trace import decode_bodies, event_rows
 
 SENT = PubRecord(
     timestamp_ms=1_700_000_000_123,

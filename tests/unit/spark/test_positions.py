@@ -10,7 +10,7 @@ from rocketq.spark.batch_plan import require_reached
 from rocketq.spark.errors import DataLossError, OptionError
 from rocketq.spark.offsets import QueueKey
 from rocketq.spark.options import SourceOptions, parse_source
-from rocketq.spark.positions import ending_offsets, require_named_queues, starting_offsets
+from rocketq.spark.planner import ending_offsets, require_named_queues, starting_offsets
 
 A, B = QueueKey("T", "b", 0), QueueKey("T", "b", 1)
 BOUNDS = {A: (10, 20), B: (0, 0)}

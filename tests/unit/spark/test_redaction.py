@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from rocketq.spark.redaction import SECRETS, SETTING, hide_secrets
+from rocketq.spark.sessions import SECRETS, SETTING, hide_secrets
 
 PLAN = r"""
 read {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rocketq.spark.offsets import Offsets, QueueKey
 from rocketq.spark.options import Limits
 from rocketq.spark.planner import LostRange
-from rocketq.spark.stream_steps import StreamSteps
+from rocketq.spark.stream import StreamSteps
 
 A, B, C = (QueueKey("T", "b", n) for n in range(3))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketq.spark.worker_conf import worker_conf
+from rocketq.spark.worker_python import worker_conf
 
 
 def test_rows_come_through_sockets_of_the_file_system() -> None:

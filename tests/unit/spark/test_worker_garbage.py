@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import gc
-from rocketq.spark.worker_garbage import spare_what_is_loaded
+from rocketq.spark.source import spare_what_is_loaded
 spare_what_is_loaded()
 spared = gc.get_freeze_count()
 kept = [[] for _ in range(1_000)]

@@ -18,8 +18,7 @@ from rocketq.cli.commands.pipeline_progress import Tell, shown_progress
 from rocketq.errors import RocketQError
 from rocketq.spark import errors
 from rocketq.spark.errors import AwayError, OptionError, SparkError
-from rocketq.spark.options import NAME_SERVER_KEYS, Options, parse_connection, parse_source
-from rocketq.spark.options_file import read_options_file
+from rocketq.spark.options import NAME_SERVER_KEYS, Options, parse_connection, parse_source, read_options_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -90,7 +90,7 @@ def dlq(
 
     causes, newest = pipeline.run("dlq", work)
     if report is not None:
-        from rocketq.spark.pipelines.report_pages import dlq_page  # noqa: PLC0415
+        from rocketq.spark.pipelines.reports import dlq_page  # noqa: PLC0415
 
         write_report(dlq_page(causes, newest), report, quiet=pipeline.caller.as_json)
     value = {

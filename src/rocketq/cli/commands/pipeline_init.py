@@ -37,7 +37,7 @@ def init(folder: Path, namesrv: str, options_file: Path | None, as_json: bool) -
 
     Nothing is started and no broker is asked. Settings are in DIR/spark-pipeline.yml.
     """
-    from rocketq.spark.options_file import read_options_file  # noqa: PLC0415 - as all pipelines
+    from rocketq.spark.options import read_options_file  # noqa: PLC0415 - as all pipelines
     from rocketq.spark.pipelines.project_files import make_project  # noqa: PLC0415
 
     try:

@@ -20,7 +20,7 @@ from rocketq.protocol.names import is_system_group
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketq.spark.pipelines.lag_rows import GroupLag, LagRow
+    from rocketq.spark.pipelines.lag import GroupLag, LagRow
 
 
 @click.command(
@@ -55,13 +55,13 @@ def lag(
         pipeline.run("lag", lambda spark: _keep(spark, found, out))
         click.echo(f"table: {out}", err=pipeline.caller.as_json)
     if report is not None:
-        from rocketq.spark.pipelines.report_pages import lag_page  # noqa: PLC0415
+        from rocketq.spark.pipelines.reports import lag_page  # noqa: PLC0415
 
         write_report(lag_page(found), report, quiet=pipeline.caller.as_json)
 
 
 def _ask(caller: Caller, groups: Sequence[str]) -> list[LagRow]:
-    from rocketq.spark.pipelines.lag_rows import rows_of  # noqa: PLC0415
+    from rocketq.spark.pipelines.lag import rows_of  # noqa: PLC0415
 
     async def look(admin: AsyncAdmin) -> list[GroupStatus]:
         wanted = list(groups) or [name for name in sorted(await admin.groups.list()) if not is_system_group(name)]
@@ -72,7 +72,7 @@ def _ask(caller: Caller, groups: Sequence[str]) -> list[LagRow]:
 
 
 def _print(caller: Caller, rows: Sequence[LagRow], *, titles: bool) -> None:
-    from rocketq.spark.pipelines.lag_rows import group_lags  # noqa: PLC0415
+    from rocketq.spark.pipelines.lag import group_lags  # noqa: PLC0415
 
     if caller.as_json:
         for row in rows:

@@ -128,7 +128,7 @@ def pick(
 
 def _options(pipeline: Pipeline, topic: str, *, streaming: bool) -> tuple[dict[str, str], dict[str, str]]:
     """Of the read and of the write, each checked before Spark is started."""
-    from rocketq.spark.option_split import of_sink, of_source  # noqa: PLC0415
+    from rocketq.spark.sink_options import of_sink, of_source  # noqa: PLC0415
 
     start = {"startingOffsets": "earliest"} if streaming else {}
     wanted = {**start, "subscribe": topic, "includeProperties": "true"}

@@ -89,7 +89,7 @@ def trace(
 
     rows, waiting, spans = pipeline.run("trace", work)
     if report is not None:
-        from rocketq.spark.pipelines.report_pages import latency_page  # noqa: PLC0415
+        from rocketq.spark.pipelines.reports import latency_page  # noqa: PLC0415
 
         write_report(latency_page(rows, waiting), report, quiet=pipeline.caller.as_json)
     value = {

@@ -15,12 +15,11 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from rocketq.spark.archive.coverage import NOTHING, Coverage
-from rocketq.spark.archive.files import COMMITS, HOME, STAGING, ArchivedFile
 from rocketq.spark.errors import SparkError
 
 FORMAT: Final = 1
@@ -234,3 +233,42 @@ def _sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+HOME: Final = "_archive"
+KEYS: Final = f"{HOME}/keys"
+COMMITS: Final = f"{HOME}/commits"
+STAGING: Final = f"{HOME}/staging"
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """One Parquet file of one topic and day (UTC, by store time). Times and log offsets are those of its messages."""
+
+    path: str
+    keys_path: str
+    topic: str
+    date: str
+    rows: int
+    size_bytes: int
+    first_ms: int
+    last_ms: int
+    log_low: int
+    log_high: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def data_path(topic: str, date: str, name: str) -> str:
+    return f"topic={escaped(topic)}/dt={date}/{name}.parquet"
+
+
+def keys_path(name: str) -> str:
+    return f"{KEYS}/{name}.arrow"
+
+
+def escaped(value: str) -> str:
+    """A partition's value as Spark and Hive write it into a path."""
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in value)

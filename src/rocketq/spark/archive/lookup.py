@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 
 from rocketq.errors import RocketQError
 from rocketq.model.ids import decode_message_id
-from rocketq.spark.archive.files import ArchivedFile
-from rocketq.spark.archive.folder import ArchiveFolder, ArchiveState
+from rocketq.spark.archive.folder import ArchivedFile, ArchiveFolder, ArchiveState
 from rocketq.spark.archive.keys import rows_with
 from rocketq.spark.archive.parts import archive_schema
 from rocketq.spark.errors import SparkError

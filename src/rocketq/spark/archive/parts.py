@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rocketq.columns import COLUMN_TYPES
-from rocketq.spark.archive.files import ArchivedFile, data_path, keys_path
+from rocketq.spark.archive.folder import ArchivedFile, data_path, keys_path
 from rocketq.spark.archive.keys import KeyTable
 
 COLUMNS: Final = tuple(name for name in COLUMN_TYPES if name not in ("topic", "properties"))

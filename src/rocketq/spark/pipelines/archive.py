@@ -17,11 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketq.spark.archive.coverage import Coverage
-from rocketq.spark.archive.files import ArchivedFile
-from rocketq.spark.archive.folder import ArchiveFolder, ArchiveState, Change
+from rocketq.spark.archive.folder import ArchivedFile, ArchiveFolder, ArchiveState, Change
 from rocketq.spark.archive.plan import SLICE_ROWS_MAX, ArchivePlan, lost_coverage, plan_archive
-from rocketq.spark.commitlog_files import find_log_files
-from rocketq.spark.commitlog_ranges import RANGE_BYTES, plan_ranges
+from rocketq.spark.commitlog_files import RANGE_BYTES, find_log_files, plan_ranges
 from rocketq.spark.errors import DataLossError, SparkError, plainly
 from rocketq.spark.options import SourceOptions, parse_source
 from rocketq.spark.pipelines.archive_work import merge_files, write_range, write_slice
@@ -157,14 +155,14 @@ def read_archive(
     to_ms: int | None = None,
 ) -> DataFrame:
     """The archive as a DataFrame with the source's columns and `dt`: the files of its last commit and no others."""
-    from rocketq.spark.pipelines.archive_frame import frame_of  # noqa: PLC0415 - needs Spark's types
+    from rocketq.spark.pipelines.archive_work import frame_of  # noqa: PLC0415 - needs Spark's types
 
     return frame_of(spark, target, topics, from_ms, to_ms)
 
 
 def _plan(options: SourceOptions, state: ArchiveState, rows_max: int) -> ArchivePlan:
     from rocketq.spark.catalog import Catalog  # noqa: PLC0415
-    from rocketq.spark.positions import ending_offsets, require_named_queues, starting_offsets  # noqa: PLC0415
+    from rocketq.spark.planner import ending_offsets, require_named_queues, starting_offsets  # noqa: PLC0415
 
     catalog = Catalog(options.connection, options.fetching)
     try:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, StructField, StructType
 
 from rocketq.columns import COLUMN_TYPES
 from rocketq.spark.archive.backfill import SpanCounter, Wanted
 from rocketq.spark.archive.coverage import Coverage
-from rocketq.spark.archive.files import ArchivedFile
-from rocketq.spark.archive.folder import ArchiveFolder
+from rocketq.spark.archive.folder import ArchivedFile, ArchiveFolder
+from rocketq.spark.archive.lookup import Archive
 from rocketq.spark.archive.parts import PartWriter, archive_schema
-from rocketq.spark.commitlog_ranges import ByteRange
+from rocketq.spark.commitlog_files import ByteRange
 from rocketq.spark.commitlog_scan import Choice, RangeScan
 from rocketq.spark.errors import DataLossError, SparkError
 from rocketq.spark.options import SourceOptions
 from rocketq.spark.pipelines.tasks import Tell
 from rocketq.spark.planner import QueueSlice
 from rocketq.spark.reader import read_slice
+from rocketq.spark.schema import source_schema
 
 
 def write_slice(
@@ -121,3 +127,32 @@ def _result(
             "repeated": repeated,
         }
     )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def frame_of(
+    spark: SparkSession,
+    target: Path | str,
+    topics: Collection[str] | None,
+    from_ms: int | None,
+    to_ms: int | None,
+) -> DataFrame:
+    """Columns are given, not found out: a topic named 2024 is a text."""
+    opened = Archive(target)
+    paths = opened.paths(topics, from_ms, to_ms)
+    schema = StructType([*source_schema(properties=True, log_offset=True).fields, StructField("dt", DateType())])
+    if not paths:
+        return spark.createDataFrame([], schema)
+    root = str(opened.target)
+    frame = spark.read.schema(schema).option("basePath", root).parquet(*paths)
+    if from_ms is not None:
+        frame = frame.where(F.col("storeTimestamp") >= F.lit(_at(from_ms)))
+    if to_ms is not None:
+        frame = frame.where(F.col("storeTimestamp") < F.lit(_at(to_ms)))
+    return frame.select(*[field.name for field in schema.fields])
+
+
+def _at(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rocketq.spark.options_file import read_options_file
+from rocketq.spark.options import read_options_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

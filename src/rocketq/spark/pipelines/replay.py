@@ -7,7 +7,7 @@ retries, transactions) are removed. At least once: a retried task sends again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from rocketq.client.core.messages import NOT_COPIED
 from rocketq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, Property, topic_fault
 from rocketq.spark.errors import OptionError, plain_rows, plainly
-from rocketq.spark.pipelines.pacing import paced_batches
 from rocketq.spark.reader import client_of
 from rocketq.spark.sink_options import SinkOptions, parse_sink
 from rocketq.spark.sink_schema import check_schema
@@ -27,6 +26,7 @@ from rocketq.spark.writer import TaskId, TaskWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
 
 _LEFT_BEHIND: Final = sorted(NOT_COPIED | {Property.SHARDING_KEY, Property.ORIGIN_MESSAGE_ID})
 MESSAGE_COLUMNS: Final = ("topic", "msgId", "body", "tags", "keys", "properties")
@@ -159,3 +159,27 @@ def _column(columns: Sequence[str], name: str) -> Column:
 
 def _no_properties() -> Column:
     return F.create_map().cast("map<string,string>")
+
+
+def chunk_rows(rows_per_s: float) -> int:
+    """Rows sent together: those of a tenth of a second."""
+    return max(1, int(rows_per_s / 10))
+
+
+def paced_batches(
+    batches: Iterable[pa.RecordBatch],
+    rows_per_s: float,
+    *,
+    now_s: Callable[[], float],
+    pause: Callable[[float], None],
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, no faster than that at any time: what was not used is not made up for."""
+    next_s, step = now_s(), chunk_rows(rows_per_s)
+    for batch in batches:
+        for at in range(0, batch.num_rows, step):
+            now = now_s()
+            if now < next_s:
+                pause(next_s - now)
+            part = batch.slice(at, step)
+            next_s = max(now, next_s) + part.num_rows / rows_per_s
+            yield part

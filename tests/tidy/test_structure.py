@@ -1,4 +1,4 @@
-"""The rules of the house that a machine can check: which way imports go, what pure modules may know, names, catches."""
+"""Structure rules that a program can check: import direction, purity of modules, names, broad catches."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src" / "rocketq"
 
-# From the top down. A package imports packages of lower floors only; those of one floor never import each other.
-FLOORS = [
+# From the top down. A package imports only packages of lower layers; packages of one layer never import each other.
+LAYERS = [
     {"cli"},
     {"testing"},
     {"spark", "console"},
@@ -24,7 +24,7 @@ FLOORS = [
     {"model"},
     {"errors"},
 ]
-HEIGHT = {name: len(FLOORS) - at for at, floor in enumerate(FLOORS) for name in floor}
+HEIGHT = {name: len(LAYERS) - at for at, layer in enumerate(LAYERS) for name in layer}
 
 PURE_PACKAGES = {"model", "kernel", "protocol", "filter", "access"}
 PURE_EXCEPT = {
@@ -65,7 +65,7 @@ def inside(path: Path) -> str:
 
 
 def package_of(path: Path) -> str:
-    """The package (or top-level module) of the house that a file belongs to; "" for the front door itself."""
+    """The package (or top-level module) that a file belongs to; "" for the top-level package itself."""
     first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     return "" if first.startswith("__") else first
 
@@ -96,9 +96,9 @@ def imports_of(path: Path) -> Iterator[tuple[int, str]]:
 
 @every_placed_module
 def test_imports_go_down_only(path: Path) -> None:
-    """Goal: lower floors know nothing of higher ones, neighbours nothing of each other."""
+    """Goal: lower layers know nothing of higher ones, neighbours nothing of each other."""
     own = package_of(path)
-    assert own in HEIGHT, f"{own} has no floor in the house: give it one"
+    assert own in HEIGHT, f"{own} has no layer: add it to LAYERS"
     wrong = []
     for line, name in imports_of(path):
         if name.split(".")[0] != "rocketq":
@@ -106,7 +106,7 @@ def test_imports_go_down_only(path: Path) -> None:
         other = name.split(".")[1] if "." in name else ""
         if other.startswith("__"):  # the package's own version and the like
             continue
-        if other != own and HEIGHT.get(other, len(FLOORS) + 1) >= HEIGHT[own]:
+        if other != own and HEIGHT.get(other, len(LAYERS) + 1) >= HEIGHT[own]:
             wrong.append(f"{path.name}:{line} imports {name}")
     assert not wrong, wrong
 
@@ -162,7 +162,7 @@ def test_broker_and_replication_know_the_interfaces_of_the_store_only(path: Path
     assert [f"{path.name}:{line}" for line, name in imports_of(path) if name in names] == []
 
 
-def test_every_package_has_a_floor() -> None:
+def test_every_package_has_a_layer() -> None:
     """Goal: a new package is given its place before it is used."""
     packages = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     assert packages <= set(HEIGHT)
