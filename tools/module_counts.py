@@ -1,6 +1,6 @@
 """Print how many modules each package has and how long they are.
 
-    python tools/module_counts.py
+python tools/module_counts.py
 """
 
 from __future__ import annotations
