@@ -259,5 +259,5 @@ def test_a_dead_letter_has_its_exception_and_is_counted(cluster: EmbeddedCluster
     assert samples_of(cluster)["rocketmq_send_to_dlq_messages_total"][labels] == 1
     assert samples_of(cluster)["rocketq_dlq_messages"][(("consumer_group", "g_broken"),)] == 1
     with Admin(name_servers=addr) as admin:
-        (found,) = admin.messages.query("%DLQ%g_broken", "k1")
+        (found,) = admin.messages.by_key("%DLQ%g_broken", "k1")
     assert found.properties["ROCKETQ_EXCEPTION"] == "ValueError: no such customer"
