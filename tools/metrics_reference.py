@@ -16,8 +16,9 @@ _HEAD = """\
 
 This page is generated from the code by `tools/metrics_reference.py`.
 
-Every series of a broker has the labels `cluster`, `node_type`, `node_id` (the broker name) and `broker_id`, and those of
-the setting `metricsLabel`. Labels without a value are left out. Histograms have `_bucket`, `_count` and `_sum`.
+Every series of a broker has the labels `cluster`, `node_type`, `node_id` (the broker name) and `broker_id`, and those
+of the setting `metricsLabel`. Labels without a value are left out. Histograms have `_bucket`, `_count` and `_sum`.
+Families of POP have series once the broker serves POP requests.
 """
 
 
