@@ -64,8 +64,10 @@ class Writers:
         )
         self._running = 0
 
-    def run_and_kill(self, root: Path, mode: str, seed: int, first: int, source: random.Random) -> list[Promise]:
-        """Let one writer write until a random moment; what it was promised by then."""
+    def run_and_kill(
+        self, root: Path, mode: str, seed: int, first: int, source: random.Random, *, whole: bool = False
+    ) -> list[Promise]:
+        """Let one writer write until a random moment, or all its messages; what it was promised by then."""
         assert self._process.stdin is not None
         order = {"root": str(root), "mode": mode, "seed": seed, "first": first, "limit": source.randrange(20, 70)}
         self._process.stdin.write(json.dumps(order) + "\n")
@@ -76,6 +78,7 @@ class Writers:
         promises: list[Promise] = []
         acknowledged_to = 0
         count = source.choice((0, 0, 1, source.randrange(80)))  # 0: while it is still opening, perhaps
+        count = 1_000 if whole else count  # more than it writes: it is killed when it is idle
         pause_s = source.random() * source.choice((0.0005, 0.005, 0.03))
         killed = False
         while True:
@@ -199,6 +202,11 @@ def test_a_killed_store_keeps_every_promise(work_dir: Path, writers: Writers, mo
                 shutil.rmtree(copied.root)
             elif chance < 0.9:
                 ledger.check(config, source)
+        number = ROUNDS_PER_DIRECTORY
+        while not _is_large(config):  # a slow machine kills writers before they have written much
+            first = number * NUMBERS_PER_ROUND
+            ledger.add(writers.run_and_kill(root, mode, first_round, first, source, whole=True))
+            number += 1
         ledger.check(config, source)
         records = raw_store.walk(config)
         raw_store.check_queues(config, records, set())
@@ -208,6 +216,14 @@ def test_a_killed_store_keeps_every_promise(work_dir: Path, writers: Writers, mo
         assert {record.topic for record in records} == set(TOPICS), "the writers wrote too little to mean anything"
         assert len(raw_store.log_files(config)) >= 2
         shutil.rmtree(root)
+
+
+def _is_large(config: StoreConfig) -> bool:
+    """Whether there are two log files with messages of all topics."""
+    if not config.root.exists() or len(raw_store.log_files(config)) < 2:
+        return False
+    with Store.open(config, services=False) as store:
+        return set(store.topics()) == set(TOPICS)
 
 
 def check_extensions(config: StoreConfig) -> None:
