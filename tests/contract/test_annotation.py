@@ -94,6 +94,7 @@ HOT = {
         *("TextSource.start", "TextSource.length", "NumberSource.at", "digits_of", "is_clean"),
         *(f"BatchEncoder.{name}" for name in ("put", "put_number", "put_sequence", "ordinal_of")),
     ],
+    "send_batch": ["UniqueIdSource.put", "SendBatch.put"],
     "filter_program": [
         *(f"FilterProgram.{name}" for name in ("run", "find", "step", "push", "is_listed", "is_found")),
         *("join", "equal", "compare", "order", "order_doubles", "convert", "to_integer", "to_double", "is_word_true"),

@@ -61,3 +61,5 @@ cdef class SendBatch:
         self, object result_type, Py_ssize_t index, object status, object queue, long long queue_offset, object region,
         object trace_on
     )
+
+cdef bytes piece(const unsigned char* p, Py_ssize_t at, Py_ssize_t count)

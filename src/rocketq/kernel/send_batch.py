@@ -304,7 +304,7 @@ class SendBatch:
 
     def encoded(self):
         """The elements so far."""
-        return bytes(self.out[: self.used]) if not cython.compiled else self._p[: self.used]
+        return piece(self._p, 0, self.used)
 
     def element(self, index: cython.Py_ssize_t):
         """(flag, body, properties) of one message."""
@@ -313,17 +313,14 @@ class SendBatch:
         body_len: cython.Py_ssize_t = load_i32(self._p, at + 16)
         body_at: cython.Py_ssize_t = at + HEAD_BYTES
         properties_at: cython.Py_ssize_t = body_at + body_len + 2
-        return (
-            load_i32(self._p, at + 12),
-            bytes(self.out[body_at : body_at + body_len]),
-            bytes(self.out[properties_at : at + size]),
-        )
+        body: bytes = piece(self._p, body_at, body_len)
+        return load_i32(self._p, at + 12), body, piece(self._p, properties_at, at + size - properties_at)
 
     def unique_key(self, index: cython.Py_ssize_t):
         """The value of the first property, UNIQ_KEY."""
         start: cython.Py_ssize_t = self.properties_at(index) + 9
         end: cython.Py_ssize_t = find_byte(self._p, start, self.used, 2)
-        return self.out[start:end].decode()
+        return piece(self._p, start, end - start).decode("utf-8")
 
     def results(self, result_type, status, ids, queue, queue_offset: cython.longlong, region, trace_on):
         """A result for each message, in order. `ids` are the broker's, comma-joined."""
@@ -446,6 +443,13 @@ class SendBatch:
         store_i32(self._p, start, self.used - start)
         self.body_bytes += body_len
         return 0
+
+
+def piece(p, at, count):
+    if cython.compiled:
+        return p[at : at + count]
+    else:
+        return bytes(p[at : at + count])
 
 
 def refuse_change(message, name, value):

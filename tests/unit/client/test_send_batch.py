@@ -117,8 +117,7 @@ def test_messages_are_values() -> None:
     for name in ("topic", "body", "tag"):
         with pytest.raises(AttributeError):
             setattr(one, name, b"other")
-    with pytest.raises(TypeError):
-        Message("T", b"x")  # type: ignore[misc]
+    assert Message("T", b"x", keys="k") == Message(topic="T", body=b"x", keys=("k",))
     wrong: Any = Message(topic="T", body="text")  # type: ignore[arg-type]
     with pytest.raises(MessageInvalidError):
         check_and_encode(wrong, "ID")
