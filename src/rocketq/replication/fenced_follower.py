@@ -16,8 +16,8 @@ from rocketq.remoting.address import split_addr
 from rocketq.replication import fenced_slave as does
 from rocketq.replication.actions import Follow
 from rocketq.replication.fenced_auth import NONCE_BYTES, Credentials
-from rocketq.replication.fenced_frames import Frame, FrameDecoder, Introduction, encode_frame
-from rocketq.replication.fenced_listener import SILENCE_MS_MAX
+from rocketq.replication.fenced_frames import BODY_BYTES_MAX, Frame, FrameDecoder, Introduction, encode_frame
+from rocketq.replication.fenced_listener import AUTH_BYTES_MAX, SILENCE_MS_MAX
 from rocketq.replication.fenced_slave import SlaveAction, SlaveSession
 from rocketq.replication.recovery import truncate
 from rocketq.replication.replica_files import FencedStore
@@ -100,7 +100,11 @@ class Follower:
                 log.exception("following %s failed", master.ha_addr)
                 failure = str(error)
             if failure != self.failure:
-                log.warning("replication from master %d at %s stopped: %s", master.master_id, master.ha_addr, failure)
+                is_new = not self._was_connected and self.clock.monotonic_ms() - self.heard_ms < RETRY_MS
+                level = logging.INFO if is_new else logging.WARNING
+                log.log(
+                    level, "replication from master %d at %s stopped: %s", master.master_id, master.ha_addr, failure
+                )
             self.failure = failure
             if self._refused_count == REFUSALS:
                 self.events.master_dead(master.epoch)
@@ -174,7 +178,7 @@ class MasterConnection(asyncio.Protocol):
         self._follower = follower
         self._replica = follower.replica
         self._session = session
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(AUTH_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._received_ms = follower.clock.monotonic_ms()
@@ -201,6 +205,8 @@ class MasterConnection(asyncio.Protocol):
         try:
             for frame in self._decoder.feed(data):
                 self._do(self._session.on_frame(frame))
+                if self._session.is_authenticated:
+                    self._decoder.body_bytes_max = BODY_BYTES_MAX
                 if self._session.is_streaming:
                     self._follower.heard()
         except (RocketQError, OSError) as error:

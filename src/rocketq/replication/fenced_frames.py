@@ -249,7 +249,7 @@ def decode_introduction(body: bytes) -> Introduction:
             shape,
             tuple((int(offset), int(length)) for offset, length in fields.get("check", ())),
         )
-    except (KeyError, TypeError, ValueError, StoreError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, StoreError) as error:
         raise RemoteProtocolError(f"not a replica's introduction: {error!r}") from None
 
 

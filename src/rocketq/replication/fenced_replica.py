@@ -372,7 +372,8 @@ class FencedReplica:
         term = self.agent.term
         if term is not None and before is not None and term.in_sync != before:
             now, was = (", ".join(map(str, sorted(members))) for members in (term.in_sync, before))
-            log.warning("master %d of epoch %d: in-sync set is %s, was %s", term.broker_id, term.epoch, now, was)
+            level = logging.WARNING if before - term.in_sync else logging.INFO
+            log.log(level, "master %d of epoch %d: in-sync set is %s, was %s", term.broker_id, term.epoch, now, was)
 
     async def _commit(self, action: act.Commit) -> None:
         try:

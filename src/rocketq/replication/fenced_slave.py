@@ -171,6 +171,11 @@ class SlaveSession:
         return tables_ack(self.epoch, number)
 
     @property
+    def is_authenticated(self) -> bool:
+        """Whether the master has proved that it knows the secret."""
+        return self._phase not in (_Phase.AUTH_CHALLENGE, _Phase.CLOSED)
+
+    @property
     def is_streaming(self) -> bool:
         return self._phase is _Phase.STREAMING
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from zlib import crc32
 
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketq.errors import RemoteProtocolError
-from rocketq.replication.fenced_frames import HEADER_BYTES, Frame, FrameDecoder, FrameType, data_frame, encode_frame
+from rocketq.replication.fenced_auth import decode_auth_request
+from rocketq.replication.fenced_frames import (
+    HEADER_BYTES,
+    Frame,
+    FrameDecoder,
+    FrameType,
+    data_frame,
+    decode_introduction,
+    encode_frame,
+)
 
 DATA = data_frame(7, 5, 4096, 8192, 8000, b"records")
 
@@ -80,3 +90,20 @@ def test_negative_numbers_are_refused(field: str) -> None:
     fields = {"type": FrameType.ACK, "master_epoch": 1, field: -1}
     with pytest.raises(RemoteProtocolError, match="negative"):
         list(FrameDecoder().feed(encode_frame(Frame(**fields))))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{}", b'{"fileSize": Infinity}', b"[" * 100_000, b'{"epochs": [[1, 2, 3]]}', b"\xff"],
+    ids=["empty", "a list", "no fields", "infinity", "deep", "a wrong epoch", "no text"],
+)
+def test_an_invalid_introduction_is_a_protocol_error(body: bytes) -> None:
+    """Goal: no other exception leaves the decoders, whatever a peer sends."""
+    fields = {"cluster": "c", "brokerName": "b", "brokerId": 1, "fileSize": 1, "logMin": 0, "logEnd": 0, "epochs": []}
+    decode_introduction(json.dumps(fields).encode())
+    for decode in (decode_introduction, decode_auth_request):
+        with pytest.raises(RemoteProtocolError):
+            decode(body)
+    for name in ("logMin", "logEnd", "brokerId", "fileSize"):
+        with pytest.raises(RemoteProtocolError):
+            decode_introduction(json.dumps(fields | {name: float("inf")}).encode())
