@@ -150,7 +150,7 @@ class Sampler:
         self._topics = {name: at for name, at in self._topics.items() if at > horizon}
         self._groups = {name: at for name, at in self._groups.items() if at > horizon}
         topics, groups = dict.fromkeys(list(self._topics)[:100]), dict.fromkeys(list(self._groups)[:100])
-        if self.overview is not None:
+        if self.overview is not None and self._is_watched():  # nobody sees these while nobody looks
             by_age = sorted(self.overview.topics, key=lambda one: (one.kind != "dlq", one.asked_ms or 0))
             rest = [one.name for one in by_age if one.kind not in ("system", "retry")]
             topics.update(dict.fromkeys(rest[: max(0, ASKED_MAX - len(topics))]))

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from rocketq.cli.commands.broker import FAILED, USAGE
 from rocketq.cli.connection import NAME_SERVER
 from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
@@ -19,6 +18,7 @@ from rocketq.client.session import SessionConfig
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.protocol.acl import Credentials
 
+FAILED, USAGE = 1, 2
 DATA_DIR = Path.home() / ".rocketq" / "console"
 PORT = 9880
 ROLES = ("viewer", "operator", "admin")

@@ -18,6 +18,7 @@ from rocketq.console.changes import ChangePlan, ItemResult, ItemStatus, PlannedI
 from rocketq.console.config import Role
 from rocketq.console.context import Call
 from rocketq.console.problems import ProblemError
+from rocketq.errors import RequestTimeoutError
 from rocketq.protocol.bodies.accounts import PolicyEntry, User
 from rocketq.protocol.failures import AccessDeniedError, BrokerError
 
@@ -149,7 +150,7 @@ async def _accounts(call: Call, reason: str) -> AccessPage:
         config = await call.admin.access.accounts()
     except AccessDeniedError:
         raise
-    except BrokerError:
+    except (BrokerError, RequestTimeoutError):  # Apache 4.x does not answer this while access control is off
         return AccessPage(model="none", reason=reason)
     return AccessPage(
         model="accounts",
