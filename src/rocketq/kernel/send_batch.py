@@ -186,6 +186,8 @@ class SendBatch:
         self._body_bytes_max = body_bytes_max
         self._properties_bytes_max = properties_bytes_max
         self.out = bytearray()
+        if not cython.compiled:
+            self._p = self.out
         self._room = 0
         self.used = self.body_bytes = 0
         self.starts = []
