@@ -44,8 +44,10 @@ def test_a_proof_depends_on_every_part() -> None:
     assert not is_proof(b"", SECRET, "slave", IDENTITY, *NONCES)
 
 
-def changed(value: str | int) -> str | int:
-    return value + 1 if isinstance(value, int) else value + "x"
+def with_other(name: str) -> StreamIdentity:
+    """The identity with another value of one field."""
+    value = getattr(IDENTITY, name)
+    return replace(IDENTITY, **{name: value + 1 if isinstance(value, int) else value + "x"})
 
 
 def test_parts_cannot_be_moved_between_fields() -> None:
