@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -9,14 +10,13 @@ from typing import Any
 
 import click
 
-from rocketq.cli.connection import NAME_SERVER
+from rocketq.cli.connection import NAME_SERVER, Profile, resolve
 from rocketq.cli.examples import example
 from rocketq.cli.logs import LEVELS, set_up_logs
 from rocketq.cli.serving import serve
 from rocketq.client.name_servers import parse_name_servers
 from rocketq.client.session import SessionConfig
 from rocketq.errors import ConfigError, RocketQError
-from rocketq.protocol.acl import Credentials
 
 FAILED, USAGE = 1, 2
 DATA_DIR = Path.home() / ".rocketq" / "console"
@@ -62,10 +62,11 @@ ROLES = ("viewer", "operator", "admin")
 @click.option(
     "--mask", "masks", multiple=True, metavar="TOPIC=FIELDS", help="JSON fields viewers do not see: a,b or *."
 )
-@click.option(
-    "--access-key", envvar="ROCKETQ_ACCESS_KEY", help="For the sampler, where the cluster has access control."
-)
-@click.option("--secret-key", envvar="ROCKETQ_SECRET_KEY", help="Its secret; better in ROCKETQ_SECRET_KEY.")
+@click.option("--access-key", help="User of the sampler, where access is controlled.  [env: ROCKETQ_ACCESS_KEY]")
+@click.option("--secret-key", help="Its secret; better in the environment.  [env: ROCKETQ_SECRET_KEY]")
+@click.option("--profile", help="Saved connection to the clusters.  [env: ROCKETQ_PROFILE]")
+@click.option("--cluster-tls/--no-cluster-tls", default=None, help="TLS to the clusters.  [env: ROCKETQ_TLS]")
+@click.option("--cluster-ca", metavar="FILE", help="Trusted certificates of the clusters (PEM).  [env: ROCKETQ_CA]")
 @click.option("--sample", "sample_s", type=click.FloatRange(1, 300), default=5.0, show_default=True, help="Seconds.")
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written when it serves: JSON with the address.")
 @click.option("--with-parent", is_flag=True, hidden=True)
@@ -114,6 +115,9 @@ def make_server(
     masks: tuple[str, ...],
     access_key: str | None,
     secret_key: str | None,
+    profile: str | None,
+    cluster_tls: bool | None,
+    cluster_ca: str | None,
     sample_s: float,
 ) -> Any:
     """A ConsoleServer of these options; ConfigError for options that contradict each other."""
@@ -122,12 +126,12 @@ def make_server(
         from rocketq.console.server import ConsoleServer  # noqa: PLC0415 - FastAPI is an extra
     except ImportError as error:
         raise ConfigError(f"the console needs pip install 'rocketq[console]': {error.name} is missing") from None
-    if (access_key is None) != (secret_key is None):
-        raise ConfigError("--access-key and --secret-key go together")
-    credentials = Credentials(access_key, secret_key) if access_key and secret_key else None
-    session = SessionConfig(credentials=credentials, addr_map=dict(_pair(text, "--map") for text in maps))
+    given = Profile(access_key=access_key, secret_key=secret_key, tls=cluster_tls, ca=cluster_ca)
+    reached = resolve(given, profile, os.environ)
+    maps_of = dict(_pair(text, "--map") for text in maps)
+    session = SessionConfig(credentials=reached.credentials, tls=reached.client_tls, addr_map=maps_of)
     clusters = []
-    for number, text in enumerate(targets or (NAME_SERVER,)):
+    for number, text in enumerate(targets or (reached.name_servers or NAME_SERVER,)):
         name, equals, addrs = text.rpartition("=")
         names = name if equals else "default" if not number else f"cluster-{number + 1}"
         clusters.append(ClusterTarget(name=names, name_servers=tuple(parse_name_servers(addrs)), session=session))
