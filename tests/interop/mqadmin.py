@@ -7,6 +7,7 @@ import re
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,7 +29,11 @@ class ToolFailure(AssertionError):
 class MqAdmin:
     """Commands against one NameServer; an exception in what they print is a failure."""
 
-    def __init__(self, release: Release, nameserver_addr: str, work: Path) -> None:
+    def __init__(
+        self, release: Release, nameserver_addr: str, work: Path, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """`properties` are system properties of the JVM."""
+        self._properties = [f"-D{key}={value}" for key, value in (properties or {}).items()]
         self.release = release
         self.home = work / f"tools-{release.version}"
         self._nameserver_addr = nameserver_addr
@@ -38,7 +43,7 @@ class MqAdmin:
     def __enter__(self) -> Self:
         (self.home / "conf").mkdir(parents=True, exist_ok=True)
         (self.home / "conf" / "logback_tools.xml").write_text("<configuration/>", encoding="utf-8")
-        command = [*self.release.java(heap_mb=HEAP_MB, home=self.home), "Tools"]
+        command = [*self.release.java(heap_mb=HEAP_MB, home=self.home), *self._properties, "Tools"]
         with (self.home / "tools.log").open("wb") as log:
             self._process = processes.start(
                 command,
