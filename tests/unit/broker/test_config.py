@@ -46,7 +46,7 @@ def test_settings_without_effect_are_reported_or_rejected() -> None:
     """Goal: nobody believes in a setting that does nothing; one that would protect something stops the start."""
     given = {"sendMessageThreadPoolNums": "32", "warmMapedFileEnable": "false", "useEpollNativeSelector": " FALSE "}
     assert ineffective_settings(given) == ["sendMessageThreadPoolNums"]
-    for key in ("useTLS", "enableDLegerCommitLog"):
+    for key in ("enableDLegerCommitLog",):
         with pytest.raises(ConfigError, match=f"{key}=true has no effect"):
             BrokerConfig.from_java({key: "true"})
 
@@ -148,3 +148,21 @@ def test_a_slip_of_the_pen_is_told_with_the_key_that_was_meant() -> None:
     assert describe_unknown(["fileReservedTme", "LISTENPORT", "nobodyKnows"]) == (
         "fileReservedTme (did you mean fileReservedTime?), LISTENPORT (did you mean listenPort?), nobodyKnows"
     )
+
+
+def test_use_tls_and_the_address_server_take_effect() -> None:
+    config = BrokerConfig.from_java({"useTLS": "true", "fetchNamesrvAddrByAddressServer": "true"})
+    assert config.use_tls
+    assert config.address_server is not None
+    assert config.address_server.url == "http://jmenv.tbsite.net:8080/rocketmq/nsaddr"
+    assert (
+        BrokerConfig.from_java({"namesrvAddr": "h:1", "fetchNamesrvAddrByAddressServer": "true"}).address_server is None
+    )
+
+
+@pytest.mark.parametrize(
+    "bad", [{"serverHeaderBytesMax": "100"}, {"serverUnsentBytesMax": "1"}, {"serverRequestsPerConnectionMax": "1"}]
+)
+def test_limits_of_peers_have_lowest_values(bad: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(bad))} is .*, the lowest value is"):
+        BrokerConfig.from_java(bad)
