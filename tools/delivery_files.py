@@ -1,7 +1,7 @@
 """Count the source files of the client that one delivery with its send enters: `python tools/delivery_files.py`.
 
-A producer sends one message to an embedded cluster, a push consumer gets it. Functions count that run between the call of
-send() and the call of the listener, in files under rocketq/client.
+A producer sends one message to an embedded cluster, a push consumer gets it. Functions count that run between the call
+of send() and the call of the listener, in files under rocketq/client.
 """
 
 from __future__ import annotations
