@@ -22,6 +22,7 @@ from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.failures import BrokerError, TopicNotFoundError
 from rocketq.protocol.flags import MessageModel, RequestMode
 from rocketq.protocol.headers.groups import ConsumerListRequest
+from rocketq.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,8 @@ class Rebalancer:
         self._interval_ms = interval_ms
         self._shared_by_members: set[str] = set()
         self._answered: set[str] = set()
+        self._missing: set[str] = set()
+        """Topics that were logged as missing."""
         self._unsettled = False
         self._waits_for_queues = False
         self._woken = asyncio.Event()
@@ -146,7 +149,10 @@ class Rebalancer:
         try:
             target = await self._target(topic)
         except TopicNotFoundError:
-            log.debug("group %s: topic %s does not exist (yet)", self._group, topic)
+            is_expected = topic in self._missing or topic.startswith(RETRY_PREFIX)
+            level = logging.DEBUG if is_expected else logging.WARNING
+            log.log(level, "group %s: topic %s does not exist; waiting for it", self._group, topic)
+            self._missing.add(topic)
             self._unsettled = True
             return
         except RocketQError as error:
@@ -156,6 +162,7 @@ class Rebalancer:
         except Exception:  # a strategy of a user's own must not keep other topics from being shared
             log.exception("group %s: the share of topic %s cannot be worked out", self._group, topic)
             return
+        self._missing.discard(topic)
         if target is None:
             self._unsettled = True
             return

@@ -358,6 +358,23 @@ async def test_broadcasting_keeps_offsets_under_the_home_folder(
 
 
 @on_a_loop
+async def test_a_topic_that_does_not_exist_is_logged_once_at_warning(
+    cluster: EmbeddedCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a mistyped topic is visible in the log, without filling it."""
+    config = replace(QUICK, rebalance_interval_ms=50)
+    async with AsyncPushConsumer(
+        group, Remembers(), topics=topic, name_servers=cluster.name_server_addr, config=config
+    ) as consumer:
+        assert consumer._engine is not None
+        rebalancer = consumer._engine.rebalancer
+        await until(lambda: rebalancer.rounds >= 4)
+    found = [one for one in caplog.records if "does not exist" in one.message and one.levelname == "WARNING"]
+    assert len(found) == 1
+    assert topic in found[0].message
+
+
+@on_a_loop
 async def test_a_body_that_compression_enlarges_is_sent_as_it_is(
     cluster: EmbeddedCluster, topic: str, group: str
 ) -> None:
