@@ -254,7 +254,7 @@ class ConcurrentService:
             log.warning("group %s: %d failed messages are dropped: broadcasting", self._ports.group, len(failed))
             self._finish(held, call.messages)
         else:
-            self._start(self._set_error(held, done, failed, call.context.delay_level, failure_text(call.error)))
+            self._start(self._return_failed(held, done, failed, call.context.delay_level, failure_text(call.error)))
 
     def _count(self, held: ProcessQueue, now_ms: int, done: int, failed: int, elapsed_ms: int, calls: int = 1) -> None:
         held.last_consume_ms = now_ms
@@ -266,7 +266,7 @@ class ConcurrentService:
             _log_failure(self._ports.group, call.context.queue, call.messages, verdict.error)
         return _split(call, verdict.result)
 
-    async def _set_error(
+    async def _return_failed(
         self,
         held: ProcessQueue,
         done: Sequence[StoredMessage],

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
+from pathlib import Path
 from typing import Final
 
 from rocketq.client.core.config import PullConfig, PushConfig
 from rocketq.client.core.routes import masters_of
-from rocketq.client.offsets import FileOffsets, MemoryOffsets, OffsetStore, RemoteOffsets
+from rocketq.client.offsets import FileOffsets, OffsetStore, RemoteOffsets
 from rocketq.client.session import Session
 from rocketq.errors import ConfigError, RocketQError
 from rocketq.protocol.bodies.clients import CheckClient, Subscription
@@ -17,8 +17,6 @@ from rocketq.protocol.flags import MessageModel
 from rocketq.protocol.names import DLQ_PREFIX, group_fault, is_system_group
 
 HALF_AN_HOUR_MS: Final = 30 * 60_000
-
-log = logging.getLogger(__name__)
 
 
 def check_consumer_group(group: str) -> None:
@@ -34,13 +32,13 @@ def check_consumer_group(group: str) -> None:
 def default_store(session: Session, config: PushConfig | PullConfig, group: str) -> OffsetStore:
     if config.model is MessageModel.CLUSTERING:
         return RemoteOffsets(session)
-    if config.offset_dir is not None:
-        return FileOffsets(config.offset_dir)
-    log.warning(
-        "group %s: a broadcasting consumer without offset_dir keeps its offsets in memory and loses them at close",
-        group,
-    )
-    return MemoryOffsets()
+    return FileOffsets(config.offset_dir or default_offset_dir(session))
+
+
+def default_offset_dir(session: Session) -> Path:
+    """`~/.rocketq/offsets/<ip>@<instance>`: the same after a restart, other than the client id."""
+    ip = session.client_id.partition("@")[0]
+    return Path.home() / ".rocketq" / "offsets" / f"{ip}@{session.config.instance_name or 'DEFAULT'}"
 
 
 async def check_sql(session: Session, group: str, subscription: Subscription) -> None:

@@ -9,6 +9,11 @@ from collections.abc import Collection, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+try:
+    import fcntl
+except ImportError:  # not on Windows: files are not locked there
+    fcntl = None  # type: ignore[assignment]
+
 from rocketq.client.core.offsets import (
     OffsetTable,
     QueueBounds,
@@ -136,24 +141,30 @@ class MemoryOffsets:
 
 
 class OffsetFileError(ClientError):
-    """The offset file and its backup are unreadable; nothing was changed."""
+    """The offset file cannot be used: it is unreadable, or another consumer has it open. Nothing was changed."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}; move it away to start without offsets")
+    def __init__(self, path: Path, reason: str, hint: str = "move it away to start without offsets") -> None:
+        super().__init__(f"offset file {path}: {reason}; {hint}")
         self.path = path
         self.reason = reason
 
 
 class FileOffsets:
-    """`<folder>/<group>/offsets.json`, which Apache's clients can read. One consumer at a time may use it."""
+    """`<folder>/<group>/offsets.json`, which Apache's clients can read, locked against other consumers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = Path(folder)
         self._groups: dict[str, dict[MessageQueue, int]] = {}
+        self._locks: dict[str, int] = {}
         self._lock = asyncio.Lock()
 
     def path(self, group: str) -> Path:
         return self._folder / group.replace("/", "_") / FILE_NAME
+
+    async def open(self, group: str) -> None:
+        """Lock and read the file of a group; OffsetFileError if it is in use or unreadable."""
+        async with self._lock:
+            await self._of(group)
 
     async def load(self, group: str, queue: MessageQueue) -> int | None:
         async with self._lock:
@@ -165,10 +176,41 @@ class FileOffsets:
             table.update(offsets)
             await _to_the_end(asyncio.to_thread(_write, self.path(group), encode_offset_file(table)))
 
+    async def close(self, group: str) -> None:
+        """Release the lock of a group; the next use takes it again."""
+        async with self._lock:
+            self._groups.pop(group, None)
+            if (lock := self._locks.pop(group, None)) is not None:
+                os.close(lock)
+
     async def _of(self, group: str) -> dict[MessageQueue, int]:
         if group not in self._groups:
-            self._groups[group] = await asyncio.to_thread(_read, self.path(group))
+            path = self.path(group)
+            if group not in self._locks:
+                self._locks[group] = await asyncio.to_thread(_lock_file, path)
+            try:
+                self._groups[group] = await asyncio.to_thread(_read, path)
+            except BaseException:
+                os.close(self._locks.pop(group))
+                raise
         return self._groups[group]
+
+
+def _lock_file(path: Path) -> int:
+    """A descriptor that holds the lock of an offset file until it is closed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+    except OSError as error:
+        raise OffsetFileError(path, str(error), "set another offset_dir") from None
+    try:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        hint = "set another SessionConfig.instance_name or offset_dir"
+        raise OffsetFileError(path, "another consumer uses it", hint) from None
+    return lock
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
@@ -232,6 +274,15 @@ class ConsumerOffsets:
         self._group = group
         self._from_where = from_where
         self._from_time_ms = from_time_ms
+
+    async def open(self) -> None:
+        """Lock the offset file of a broadcasting consumer; OffsetFileError if another consumer has it."""
+        if isinstance(self._store, FileOffsets):
+            await self._store.open(self._group)
+
+    async def close(self) -> None:
+        if isinstance(self._store, FileOffsets):
+            await self._store.close(self._group)
 
     async def start_of(self, queue: MessageQueue) -> int:
         """The start offset of a queue that was just assigned."""

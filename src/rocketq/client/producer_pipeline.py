@@ -51,13 +51,15 @@ class MessageEncoder:
         return check_and_encode(message, session.unique_ids.next(session.clock.now_ms()), self._options, extra=extra)
 
     async def compress(self, outgoing: Outgoing) -> None:
-        """The body of a message that is large."""
+        """The body of a message that is large, unless it becomes larger."""
         kind, level = self._options.compression, self._options.compress_level
         if len(outgoing.body) >= ASIDE_BYTES:
-            outgoing.body = await asyncio.to_thread(compress, outgoing.body, kind, level=level)
+            smaller = await asyncio.to_thread(compress, outgoing.body, kind, level=level)
         else:
-            outgoing.body = compress(outgoing.body, kind, level=level)
-        outgoing.sys_flag |= kind.sys_flag
+            smaller = compress(outgoing.body, kind, level=level)
+        if len(smaller) < len(outgoing.body):
+            outgoing.body = smaller
+            outgoing.sys_flag |= kind.sys_flag
 
 
 Exchange = Callable[[str, Callable[[int], bytes], int, int], Command]

@@ -79,6 +79,7 @@ class PullEngine:
         for subscription in self._subscriptions.all():
             if subscription.expression_type == ExpressionType.SQL92:
                 await check_sql(self._session, self._group, subscription)
+        await self._group_offsets.open()
         await self._session.members.join(self._member)
         if assigned is None:
             await self.rebalancer.round()
@@ -98,6 +99,7 @@ class PullEngine:
         if self._config.auto_commit:
             self.update_offsets()
         await self._group_offsets.save()
+        await self._group_offsets.close()
         await self._session.members.leave(self._member)
 
     # which queues

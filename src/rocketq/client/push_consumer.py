@@ -132,6 +132,7 @@ class PushEngine:
         for subscription in self._subscriptions.all():
             if subscription.expression_type == ExpressionType.SQL92:
                 await check_sql(self._session, self._group, subscription)
+        await self.group_offsets.open()
         await self._session.members.join(self._member)
         await self.rebalancer.round()
         self._run(self.rebalancer.run())
@@ -151,6 +152,7 @@ class PushEngine:
             log.warning("group %s: some listeners still run; their messages will be delivered again", self._group)
         if self._trace is not None:
             await self._trace.close()
+        await self.group_offsets.close()
         await self._session.members.leave(self._member)
 
     def announce(self, topic: str | None) -> None:

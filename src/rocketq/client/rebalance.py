@@ -22,6 +22,7 @@ from rocketq.protocol.codes import RequestCode
 from rocketq.protocol.failures import BrokerError, TopicNotFoundError
 from rocketq.protocol.flags import MessageModel, RequestMode
 from rocketq.protocol.headers.groups import ConsumerListRequest
+from rocketq.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,9 @@ def unsubscribed(owned: Iterable[MessageQueue], topics: Collection[str]) -> tupl
 UNSETTLED_INTERVAL_MS: Final = 2_000
 """Interval while the assignment of a topic is unknown: it does not exist yet, or no broker answered. Short, so that
 consumers find a topic soon after its first message created it."""
+
+MISSING_MS: Final = 2_000
+"""How long a subscribed topic may be missing before that is logged."""
 
 LOCKED_INTERVAL_MS: Final = 1_000
 """Interval while an assigned queue could not be started: another member had it locked, or a broker was busy."""
@@ -104,6 +108,8 @@ class Rebalancer:
         self._interval_ms = interval_ms
         self._shared_by_members: set[str] = set()
         self._answered: set[str] = set()
+        self._missing: dict[str, int | None] = {}
+        """Topics that do not exist, and since when; None once that was logged."""
         self._unsettled = False
         self._waits_for_queues = False
         self._woken = asyncio.Event()
@@ -146,7 +152,7 @@ class Rebalancer:
         try:
             target = await self._target(topic)
         except TopicNotFoundError:
-            log.debug("group %s: topic %s does not exist (yet)", self._group, topic)
+            self._report_missing(topic)
             self._unsettled = True
             return
         except RocketQError as error:
@@ -156,6 +162,7 @@ class Rebalancer:
         except Exception:  # a strategy of a user's own must not keep other topics from being shared
             log.exception("group %s: the share of topic %s cannot be worked out", self._group, topic)
             return
+        self._missing.pop(topic, None)
         if target is None:
             self._unsettled = True
             return
@@ -170,6 +177,14 @@ class Rebalancer:
         if await self._owner.apply(topic, plan):
             log.info("group %s: topic %s now has %d queues here", self._group, topic, len(target))
         self._waits_for_queues |= not set(plan.add) <= set(self._owner.owned())
+
+    def _report_missing(self, topic: str) -> None:
+        """Log a topic that stays missing, once: a first message may be about to create it."""
+        now_ms = self._session.clock.monotonic_ms()
+        since_ms = self._missing.setdefault(topic, now_ms)
+        if since_ms is not None and now_ms - since_ms >= MISSING_MS and not topic.startswith(RETRY_PREFIX):
+            log.warning("group %s: topic %s does not exist; waiting for it", self._group, topic)
+            self._missing[topic] = None
 
     async def _target(self, topic: str) -> Sequence[MessageQueue] | None:
         """The queues that are ours; None to keep what we have."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,10 @@ def topic(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def group(topic: str) -> str:
     return f"G-{topic}"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Broadcasting consumers keep their offsets under the home directory."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path

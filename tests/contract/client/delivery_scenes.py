@@ -184,7 +184,7 @@ async def a_message_that_takes_too_long_comes_again(
 
 
 async def what_is_not_taken_back_is_sent_anew(addr: str, topic: str, group: str, patch: pytest.MonkeyPatch) -> None:
-    async def refused(self: SendBacks, message: StoredMessage, delay_level: int) -> None:
+    async def refused(*given: object) -> None:
         raise BrokerError(1, "refused for the test")
 
     patch.setattr(SendBacks, "_send_back", refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketq import AsyncProducer, Message, OffsetFileError
 from rocketq.client import (
     AsyncAdmin,
     AsyncPushConsumer,
@@ -334,15 +336,61 @@ async def test_broadcasting_gives_everybody_everything_and_keeps_offsets_in_a_fi
 
 
 @on_a_loop
-async def test_broadcasting_without_a_folder_says_so(
-    cluster: EmbeddedCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+async def test_broadcasting_keeps_offsets_under_the_home_folder(
+    cluster: EmbeddedCluster, topic: str, group: str, home: Path
 ) -> None:
-    await fill(cluster.name_server_addr, topic, 2)
-    listener = Remembers()
-    async with AsyncPushConsumer(group, listener, name_servers=cluster.name_server_addr, config=BROADCAST) as consumer:
-        consumer.subscribe(topic)
+    """Goal: messages sent while a broadcasting consumer is down are not lost for it, with default settings."""
+    addr = cluster.name_server_addr
+    await fill(addr, topic, 2)
+    listener, later = Remembers(), Remembers()
+    async with AsyncPushConsumer(group, listener, topics=[topic], name_servers=addr, config=BROADCAST):
         await listener.until(2)
-    assert sum("keeps its offsets in memory" in record.message for record in caplog.records) == 1
+        second = AsyncPushConsumer(group, later, topics=[topic], name_servers=addr, config=BROADCAST)
+        with pytest.raises(OffsetFileError, match="another consumer uses it; set another"):
+            await second.start()
+        await second.close()
+    await send(addr, topic, range(2, 6))
+    async with AsyncPushConsumer(group, later, topics=[topic], name_servers=addr, config=BROADCAST):
+        await later.until(4)
+    assert set(later.bodies) == numbers(2, 6)
+    (kept,) = home.glob(f".rocketq/offsets/*@DEFAULT/{group}/offsets.json")
+    assert kept.stat().st_size
+
+
+@on_a_loop
+async def test_a_topic_that_does_not_exist_is_logged_once_at_warning(
+    cluster: EmbeddedCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a mistyped topic is visible in the log, without filling it."""
+    config = replace(QUICK, rebalance_interval_ms=50)
+    async with AsyncPushConsumer(
+        group, Remembers(), topics=topic, name_servers=cluster.name_server_addr, config=config
+    ) as consumer:
+        await until(lambda: "does not exist" in caplog.text)
+        assert consumer._engine is not None
+        rebalancer = consumer._engine.rebalancer
+        later = rebalancer.rounds + 3
+        await until(lambda: rebalancer.rounds >= later)
+    found = [one for one in caplog.records if "does not exist" in one.message and one.levelname == "WARNING"]
+    assert len(found) == 1
+    assert topic in found[0].message
+
+
+@on_a_loop
+async def test_a_body_that_compression_enlarges_is_sent_as_it_is(
+    cluster: EmbeddedCluster, topic: str, group: str
+) -> None:
+    """Goal: the limit of 4 MiB is that of the body."""
+    addr, body = cluster.name_server_addr, os.urandom(4 << 20)
+    await fill(addr, topic, 0)
+    listener = Remembers()
+    async with (
+        AsyncProducer("p", name_servers=addr) as producer,
+        AsyncPushConsumer(group, listener, topics=topic, start="earliest", name_servers=addr, config=QUICK),
+    ):
+        await producer.send(Message(topic, body), timeout_ms=20_000)
+        await listener.until(1)
+    assert listener.bodies == [body]
 
 
 @on_a_loop

@@ -35,8 +35,8 @@ def test_a_report_in_three_lines(
     with PullConsumer(group, topics={topic: "new"}, start="earliest") as consumer:
         (message,) = consumer.poll(timeout_ms=timedelta(seconds=20))
         assert (message.body, message.keys) == (b"a book", ("order-1",))
-    with pytest.raises(MessageInvalidError, match="topic"):
-        Producer("shop").send(Message("a b", b"x"))
+    with Producer("shop") as producer, pytest.raises(MessageInvalidError, match="topic"):
+        producer.send(Message("a b", b"x"))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_start_has_a_short_form(start: object, where: ConsumeFromWhere, time_m
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(ConfigError, match=r'"earliest", "latest", a datetime or a timedelta, got \'first\''):
-        PushConsumer("g", lambda messages, context: None, topics="T", start="first").start()
+        PushConsumer("g", lambda messages, context: None, topics="T", start="first")
     with pytest.raises(TypeError, match="use tag='a' instead of tags="):
         Message("T", b"", tags="a")  # type: ignore[call-arg]
 

@@ -305,13 +305,20 @@ def test_the_offset_file_and_its_backup(tmp_path: Path) -> None:
     """Goal: a torn file falls back to the one before; two torn ones are told, not overwritten."""
 
     async def load() -> int | None:
-        return await FileOffsets(tmp_path).load("g", QUEUES[0])
+        store = FileOffsets(tmp_path)
+        try:
+            return await store.load("g", QUEUES[0])
+        finally:
+            await store.close("g")
 
     async def run() -> None:
         assert await load() is None
         store = FileOffsets(tmp_path)
         await store.save("g", {QUEUES[0]: 5})
         await store.save("g", {QUEUES[0]: 6, QUEUES[1]: 1})
+        with pytest.raises(OffsetFileError, match="another consumer uses it"):
+            await load()
+        await store.close("g")
         path = store.path("g")
         assert await load() == 6
         path.write_bytes(b'{"offsetTable":{')
@@ -353,6 +360,7 @@ def test_a_save_that_is_cancelled_comes_to_its_end_before_the_next(
             await asyncio.sleep(0)
         go_on.set()
         assert isinstance((await asyncio.gather(first, second, return_exceptions=True))[0], asyncio.CancelledError)
+        await store.close("g")
         return await FileOffsets(tmp_path).load("g", QUEUES[0])
 
     assert asyncio.run(run()) == 2

@@ -187,7 +187,7 @@ class PushConfig:
     shutdown_wait_ms: int = 10_000
     """How long close() waits for running listeners."""
     offset_dir: Path | None = None
-    """BROADCASTING: where offsets are kept, in `<offset_dir>/<group>/offsets.json`. None keeps them in memory."""
+    """BROADCASTING: offsets are in `<offset_dir>/<group>/offsets.json`. None: `~/.rocketq/offsets/<ip>@<instance>`."""
     hooks: Sequence[ConsumeHook] = ()
     filters: Sequence[PullFilter] = ()
     trace: bool = False

@@ -195,14 +195,16 @@ def prepare(
     extra: Mapping[str, str] | None = None,
     body_bytes_max: int | None = None,
 ) -> Outgoing:
-    """Checked and encoded, compressed if it is large; MessageInvalidError if it is invalid.
+    """Checked and encoded, compressed if that is smaller; MessageInvalidError if it is invalid.
 
     `extra` are properties that only a client itself may set.
     """
     outgoing = check_and_encode(message, unique_key, encode_options, extra=extra, body_bytes_max=body_bytes_max)
     if len(message.body) >= encode_options.compress_from_bytes:
-        outgoing.body = compress(message.body, encode_options.compression, level=encode_options.compress_level)
-        outgoing.sys_flag |= encode_options.compression.sys_flag
+        smaller = compress(message.body, encode_options.compression, level=encode_options.compress_level)
+        if len(smaller) < len(message.body):
+            outgoing.body = smaller
+            outgoing.sys_flag |= encode_options.compression.sys_flag
     return outgoing
 
 

@@ -67,6 +67,7 @@ class Brokers(Facade[AsyncAdmin, AsyncBrokers]):
     config = blocking(AsyncBrokers.config)
     set_config = blocking(AsyncBrokers.set_config)
     producers = blocking(AsyncBrokers.producers)
+    consume_stats = blocking(AsyncBrokers.consume_stats)
     replication = blocking(AsyncBrokers.replication)
     clean = blocking(AsyncBrokers.clean)
     set_writable = blocking(AsyncBrokers.set_writable)

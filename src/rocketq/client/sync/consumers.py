@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rocketq.client.consumer import check_consumer_group
-from rocketq.client.core.config import PullConfig, PushConfig, Start, TopicList, expressions_of
+from rocketq.client.core.config import PullConfig, PushConfig, Start, TopicList, expressions_of, starting
 from rocketq.client.core.stored_messages import StoredMessage
 from rocketq.client.core.subscriptions import ALL, make_subscription
 from rocketq.client.listener import Listener
@@ -123,6 +123,8 @@ class PushConsumer(_Subscribing[AsyncPushConsumer]):
         orderly: bool | None = None,
         offset_store: OffsetStore | None = None,
     ) -> None:
+        starting(config or PushConfig(), start, 0)  # checked here, so that the constructor raises
+
         def make(joined: Session) -> AsyncPushConsumer:
             return AsyncPushConsumer(
                 group,
@@ -177,6 +179,8 @@ class PullConsumer(_Subscribing[AsyncPullConsumer]):
     ) -> None:
         self._assigned: list[MessageQueue] | None = None
         self._ahead: list[StoredMessage] = []
+
+        starting(config or PullConfig(), start, 0)
 
         def make(joined: Session) -> AsyncPullConsumer:
             consumer = AsyncPullConsumer(group, start=start, session=joined, config=config, offset_store=offset_store)

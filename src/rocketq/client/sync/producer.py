@@ -14,7 +14,7 @@ from rocketq.client.core.send_flow import SendHook, SendResult
 from rocketq.client.producer import AsyncProducer, Select
 from rocketq.client.session import SessionConfig, SessionHealth
 from rocketq.client.sync.facade import Engine, Facade, blocking
-from rocketq.client.sync.shared import MemberKey, SharedSession, check_session, join_session
+from rocketq.client.sync.shared import MemberKey, SharedSession, check_session, join_producer
 from rocketq.client.transactions import TransactionListener
 from rocketq.protocol.bodies.queues import MessageQueue
 
@@ -43,9 +43,7 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
         member = MemberKey("producer", group, is_exclusive=transaction is not None)
 
         def make() -> tuple[AsyncProducer, Callable[[], None]]:
-            joined, leave = join_session(session, addrs, session_config, member)
-            tls = joined.config.tls
-            self._sockets = SendConnections(tls.context() if tls is not None else None)
+            joined, self._sockets, leave = join_producer(session, addrs, session_config, member)
             return AsyncProducer(group, session=joined, config=config, transaction=transaction, hooks=hooks), leave
 
         super().__init__(Engine(make, AsyncProducer.start, f"producer {group}"), lambda producer: producer)
@@ -122,8 +120,6 @@ class Producer(Facade[AsyncProducer, AsyncProducer]):
     def close(self) -> None:
         """Wait for sends in flight. May be called again."""
         self._engine.close(AsyncProducer.close)
-        if self._sockets is not None:
-            self._sockets.close()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from rocketq.client.blocking.direct_send import SendConnections
 from rocketq.client.errors import ClientClosedError, ClientError
 from rocketq.client.name_servers import address_list, parse_name_servers
 from rocketq.client.session import Session, SessionConfig, SessionHealth
@@ -100,6 +101,9 @@ class SharedSession:
         self._process_id = -1
         self._session: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        tls = config.tls if config is not None else None
+        self.send_connections = SendConnections(tls.context() if tls is not None else None)
+        """Sockets of threads that send; one per broker for each send at a time."""
         self._members: list[MemberKey] = []
         self._closed = False
 
@@ -141,6 +145,7 @@ class SharedSession:
                 return
             self._closed = True
             session, loop = self._session, self._loop
+        self.send_connections.close()
         if session is None or loop is None or not self._is_here:
             return
         try:
@@ -186,7 +191,7 @@ class SessionPool:
 
     def join(
         self, addrs: tuple[str, ...] | None, config: SessionConfig | None, member: MemberKey
-    ) -> tuple[Session, Callable[[], None]]:
+    ) -> tuple[SharedSession, Session, Callable[[], None]]:
         """A session that this member can join, and the function that leaves it."""
         with self._lock:
             equal = (one for one in self._sessions if one.addrs == addrs and one.config == config)
@@ -204,7 +209,7 @@ class SessionPool:
             if is_last:
                 shared.close()
 
-        return session, leave
+        return shared, session, leave
 
 
 POOL: Final = SessionPool()
@@ -217,10 +222,31 @@ def join_session(
     member: MemberKey,
 ) -> tuple[Session, Callable[[], None]]:
     """The session of a synchronous client, and the function to call after it was closed."""
+    _, session, leave = _join(given, name_servers, config, member)
+    return session, leave
+
+
+def join_producer(
+    given: SharedSession | None,
+    name_servers: tuple[str, ...] | None,
+    config: SessionConfig | None,
+    member: MemberKey,
+) -> tuple[Session, SendConnections, Callable[[], None]]:
+    """As join_session, with the sockets for sends of the calling threads."""
+    shared, session, leave = _join(given, name_servers, config, member)
+    return session, shared.send_connections, leave
+
+
+def _join(
+    given: SharedSession | None,
+    name_servers: tuple[str, ...] | None,
+    config: SessionConfig | None,
+    member: MemberKey,
+) -> tuple[SharedSession, Session, Callable[[], None]]:
     if given is None:
         return POOL.join(name_servers, config, member)
     session = given.join(member)
-    return session, lambda: _left(given, member)
+    return given, session, lambda: _left(given, member)
 
 
 def _left(session: SharedSession, member: MemberKey) -> None:
