@@ -125,7 +125,8 @@ async def confluent(mode: str, addr: str, topic: str, number: int, amount: float
         meter.report()
         consumer.close()
         return
-    producer = Producer({"bootstrap.servers": addr, "acks": 1, "linger.ms": 0, "queue.buffering.max.messages": 200_000})
+    limits = {"queue.buffering.max.messages": 1_000_000}
+    producer = Producer({"bootstrap.servers": addr, "acks": 1, "linger.ms": 0, **limits})
 
     def done(error: object, message: object) -> None:
         assert error is None

@@ -128,9 +128,7 @@ class SendConnections:
         except BaseException:  # an interrupt, too, leaves an answer unread
             connection.close()
             raise
-        self._idle.setdefault(addr, []).append(connection)
-        if self._closed:
-            self.close()
+        self._give_back(addr, connection)
         return answer
 
     def close(self) -> None:
@@ -138,6 +136,17 @@ class SendConnections:
         for connections in list(self._idle.values()):
             while connections:
                 connections.pop().close()
+
+    def _give_back(self, addr: str, connection: SendConnection) -> None:
+        idle = self._idle.setdefault(addr, [])
+        idle.append(connection)
+        if self._closed:
+            self.close()
+        elif idle and idle[0].is_stale:  # of more threads than there are now
+            try:
+                idle.pop(0).close()
+            except IndexError:  # another thread was first
+                return
 
     def _take(self, addr: str) -> SendConnection | None:
         idle = self._idle.get(addr)
