@@ -42,6 +42,8 @@ def _lines(name: str, thing: object) -> list[str]:
     for attribute, value in sorted(inspect.getmembers(thing)):
         if attribute.startswith("_") or attribute in dir(Exception):
             continue
+        if next(base for base in thing.__mro__ if attribute in vars(base)).__module__.startswith("rocketq.kernel"):
+            continue  # inherited members look different in the kernel's two forms
         if callable(value):
             lines.append(f"    {attribute}{_signature(value)}")
         elif isinstance(inspect.getattr_static(thing, attribute), property):
