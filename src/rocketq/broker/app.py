@@ -324,7 +324,7 @@ class Broker:
                 parts.admission.access.check,
                 self._check_guards,
                 *(() if parts.ha.strict_lease is None else (parts.ha.strict_lease,)),
-                RejectOnReplica(parts.settings),
+                RejectOnReplica(parts.settings, parts.stats.broker_stats.metrics.refused_send),
             ),
             middleware=(PersistBeforeReply(parts.autosave, shares, unshared=PULL_CODES),),
             changed=parts.store.generation.bump,

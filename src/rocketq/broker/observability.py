@@ -103,6 +103,7 @@ class BrokerObservability:
             held_pulls=lambda: len(parts.pull.polling),
             servers=servers,
             waiting_answers=lambda: sum(path.waiting_answers for path in fast_paths),
+            replication=parts.ha.replication.state,
             before=collect,
         )
         self._parts, self._collector = parts, BrokerCollector(tables)
@@ -135,8 +136,11 @@ class BrokerObservability:
         return None if self._parts is None else self._parts.registrar.check_registered()
 
     def _replicated(self) -> str | None:
-        if self._parts is None or self._parts.settings.config.is_slave:
+        if self._parts is None:
             return None
+        if self._parts.settings.config.is_slave:
+            active = self._parts.ha.replication.state().master.active
+            return None if active else "not connected to the master"
         gate = self._parts.store.replica_gate
         if gate is not None and not gate.is_available(self._parts.store.log_end):
             return "no slave is connected and close enough for SYNC_MASTER"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from rocketq.broker.admin.settings import Settings
@@ -29,6 +29,7 @@ _WRITES: Final = frozenset(
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
     }
 )
+_SENDS: Final = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 REJECTED: Final[Mapping[int, ResponseCode]] = {
     **dict.fromkeys(_WRITES, ResponseCode.SERVICE_NOT_AVAILABLE),
     RequestCode.END_TRANSACTION: ResponseCode.SLAVE_NOT_AVAILABLE,
@@ -39,12 +40,16 @@ REJECTED: Final[Mapping[int, ResponseCode]] = {
 class RejectOnReplica:
     """Request check: reject these requests while the broker is a slave."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, rejected: Callable[[str], None] = lambda cause: None) -> None:
+        """`rejected` is called with the cause of each rejected send, for metrics."""
         self._settings = settings
+        self._rejected = rejected
 
     def __call__(self, request: Command, connection: Connection) -> Command | None:
         config = self._settings.config
         if not config.is_slave or request.code not in REJECTED:
             return None
+        if request.code in _SENDS:
+            self._rejected("slave")
         remark = f"broker {config.name} is a slave (id {config.broker_id}) and rejects writes"
         return request.answer(REJECTED[request.code], remark=remark)

@@ -18,6 +18,7 @@ from rocketq.broker.stats.broker_stats import BrokerStats
 from rocketq.broker.stats.lag_metrics import LagCollector
 from rocketq.broker.topics.table import TopicTable
 from rocketq.broker.transaction.subsystem import TransactionSubsystem
+from rocketq.protocol.bodies.stats import ReplicationState
 from rocketq.protocol.flags import ConsumeType
 from rocketq.protocol.names import TIMER_TOPIC, is_system_group
 from rocketq.protocol.versions import version_name
@@ -56,6 +57,7 @@ class BrokerTables:
     held_pulls: Callable[[], int]
     servers: Callable[[], list[Server]]
     waiting_answers: Callable[[], int]
+    replication: Callable[[], ReplicationState]
     before: Callable[[], None]
     """Collects what the fast path has counted."""
 
@@ -118,6 +120,7 @@ class BrokerCollector:
         tables.before()
         yield from tables.stats.metrics.collect(snapshot)
         self._tables_and_role(snapshot)
+        self._replication(snapshot)
         yield from self._connections(snapshot)
         yield from self._transactions(snapshot)
         yield from self._delays(snapshot)
@@ -135,6 +138,18 @@ class BrokerCollector:
             snapshot.add(families.WATERMARK, (processor,), tables.held_pulls() if processor == "pull" else 0)
         snapshot.add(families.HELD_PULLS, ("pull",), tables.held_pulls())
         snapshot.add(families.FLUSH_WAITING, (), tables.waiting_answers())
+
+    def _replication(self, snapshot: Snapshot) -> None:
+        """Replicas are named by host, and numbered where a host has several: the port of a slave changes."""
+        state, seen = self._tables.replication(), Counter[str]()
+        for link in state.replicas:
+            host = link.addr.rpartition(":")[0] or link.addr
+            seen[host] += 1
+            name = host if seen[host] == 1 else f"{host}#{seen[host]}"
+            snapshot.add(families.REPLICATION_LAG, (name,), max(0, link.behind_bytes))
+            snapshot.add(families.IN_SYNC, (name,), int(link.in_sync))
+        if not state.is_master:
+            snapshot.add(families.FOLLOWING, (), int(bool(state.master.active)))
 
     def _connections(self, snapshot: Snapshot) -> Iterator[None]:
         groups = self._tables.groups

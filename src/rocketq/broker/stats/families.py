@@ -221,6 +221,11 @@ ACCESS = counter(
     "decision",
 )
 ROLE = gauge("rocketq_role", "1 for the current role.", "role")
+REPLICATION_LAG = gauge(
+    "rocketq_replication_lag_bytes", "Bytes of the log that a replica has not confirmed; on the master.", "replica"
+)
+IN_SYNC = gauge("rocketq_replication_in_sync", "1 for a replica that is in sync; on the master.", "replica")
+FOLLOWING = gauge("rocketq_replication_connected", "1 while a slave is connected to its master; on slaves.")
 CONNECTIONS = gauge("rocketq_connections", "Open connections.", "protocol", "tls")
 PAUSED = gauge("rocketq_connections_paused", "Peers that do not read their answers.")
 CERTIFICATE_DAYS = gauge(
@@ -233,5 +238,6 @@ OURS: Final[tuple[Family, ...]] = (
     BUILD_INFO, *PROCESS_FAMILIES, LOOP_DELAY, LOOP_BUSY, REQUESTS, KERNEL_REFUSALS, FLUSH_WAITING, HELD_PULLS,
     QUEUE_LAG_MESSAGES, QUEUE_LAG_SECONDS, UNKNOWN_QUEUES, MEMBERS, CONFLICTS, RETRY_MESSAGES, DLQ_MESSAGES,
     DLQ_OLDEST, DLQ_EXPIRES, HALF_OLDEST, TRANSACTION_FINISH, DELAY_WAITING, STORE_BYTES, DISK_FREE, DISK_USED,
-    UNCONSUMED_DELETED, REFUSED_SENDS, ACCESS, ROLE, CONNECTIONS, PAUSED, CERTIFICATE_DAYS, SERIES, FOLDED,
+    UNCONSUMED_DELETED, REFUSED_SENDS, ACCESS, ROLE, REPLICATION_LAG, IN_SYNC,
+    FOLLOWING, CONNECTIONS, PAUSED, CERTIFICATE_DAYS, SERIES, FOLDED,
 )  # fmt: skip
