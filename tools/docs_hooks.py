@@ -54,7 +54,14 @@ def settings_table(kind: type) -> Iterator[str]:
             continue
         key, about = item.metadata["key"], item.metadata["about"].replace("|", "\\|")
         default, unit = _default(item.default), _unit(item.name, item.default)
-        yield f"| `{key}` | {default} | {unit} | {_live(kind, item)} | {about} |"
+        yield f"| `{key}` | {default} | {unit} | {_live(kind, item)} | {about}{_bounds(item)} |"
+
+
+def _bounds(item: Any) -> str:
+    """The lowest and highest value of a number, if they are limited."""
+    low, high = item.metadata.get("low", 0), item.metadata.get("high")
+    lowest = f" At least {low:,}." if low else ""
+    return lowest + (f" At most {high:,}." if high is not None else "")
 
 
 def rights_table() -> Iterator[str]:
