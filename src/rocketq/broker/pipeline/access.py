@@ -155,7 +155,7 @@ class StoreTopics:
         self._store = store
 
     def at(self, log_offset: int) -> str | None:
-        record = self._store.message_at(log_offset) if log_offset >= 0 else None
+        record = self._store.queued_message_at(log_offset) if log_offset >= 0 else None
         if record is None:
             return None
         if record.topic not in _WAITING:
