@@ -68,7 +68,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 """Keys of Apache's brokers that have no effect here, with their defaults. Another value is a warning at start and an
 error in a request to change settings."""
 _PROTECTING: Final[Mapping[str, str]] = {
-    "useTLS": "set tls.server.mode=enforcing and the tls.server files",
     "enableDLegerCommitLog": "use haProtocol=fenced for failover",
 }
 """Keys without effect that would protect something: another value is an error at start too, with what to do."""

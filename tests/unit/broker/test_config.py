@@ -46,7 +46,7 @@ def test_settings_without_effect_are_reported_or_rejected() -> None:
     """Goal: nobody believes in a setting that does nothing; one that would protect something stops the start."""
     given = {"sendMessageThreadPoolNums": "32", "warmMapedFileEnable": "false", "useEpollNativeSelector": " FALSE "}
     assert ineffective_settings(given) == ["sendMessageThreadPoolNums"]
-    for key in ("useTLS", "enableDLegerCommitLog"):
+    for key in ("enableDLegerCommitLog",):
         with pytest.raises(ConfigError, match=f"{key}=true has no effect"):
             BrokerConfig.from_java({key: "true"})
 
