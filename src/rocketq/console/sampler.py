@@ -18,6 +18,11 @@ log = logging.getLogger(__name__)
 
 ASKED_MAX: Final = 32
 """Topics and groups that are asked for one by one in a round, in turn: what pages show first, then dead letters."""
+QUEUES_PER_S: Final = 1_000
+SMALL_TOPICS: Final = 1_000
+WATCHED_TABLES_EVERY: Final = 6
+IDLE_TABLES_EVERY: Final = 10
+"""From 1,000 topics on their tables are requested in every sixth round only, without an open page in every tenth."""
 _INTEREST_S: Final = 60.0
 _WATCHED_S: Final = 30.0
 _LOG_AGAIN_S: Final = 60.0
@@ -48,6 +53,7 @@ class Sampler:
         self._topics: dict[str, float] = {}
         self._groups: dict[str, float] = {}
         self._touched_s = 0.0
+        self._tables_wanted = True
         self._logged_s = 0.0
         self._wake = asyncio.Event()
         self._round_done = asyncio.Event()
@@ -70,14 +76,14 @@ class Sampler:
         self._listeners.append(listener)
 
     def touch(self) -> None:
-        """Somebody looks: sample at the fast period for a while, and now if the last sample is old."""
+        """A page is open: sample at the fast period for 30 s, and now if the last sample is old."""
         was_idle = not self._is_watched()
         self._touched_s = time.monotonic()
         if was_idle:
             self._wake.set()
 
     def show(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
-        """These are on somebody's screen: ask for them in the next rounds."""
+        """Request these in the next rounds: a page shows them."""
         now = time.monotonic()
         self._topics.update(dict.fromkeys(topics, now))
         self._groups.update(dict.fromkeys(groups, now))
@@ -85,6 +91,7 @@ class Sampler:
     async def refresh(self) -> None:
         """One round now, after a change or for a page that shows what was never asked for."""
         self._round_done.clear()
+        self._tables_wanted = True
         self._wake.set()
         try:
             async with asyncio.timeout(10):
@@ -101,6 +108,12 @@ class Sampler:
             except TimeoutError:
                 return
 
+    def _watched_period_s(self) -> float:
+        """Longer where brokers have many committed queues: a round costs them 10 us each, and must stay under 1 %."""
+        queues = sum(len(progress.queues) for one in self._source.answers for progress in (one.progress or {}).values())
+        brokers = max(1, len(self._source.answers))
+        return min(self._idle_s, max(self._sample_s, queues / brokers / QUEUES_PER_S))
+
     def _is_watched(self) -> bool:
         return self.always_fast or time.monotonic() - self._touched_s < _WATCHED_S
 
@@ -112,7 +125,7 @@ class Sampler:
             self._round_done.set()
             for listener in self._listeners:
                 listener(self)
-            period_s = self._sample_s if self._is_watched() else self._idle_s
+            period_s = self._watched_period_s() if self._is_watched() else self._idle_s
             try:
                 async with asyncio.timeout(max(0.05, began + period_s - time.monotonic())):
                     await self._wake.wait()
@@ -122,7 +135,11 @@ class Sampler:
     async def _round(self) -> None:
         topics, groups = self._next_asked()
         try:
-            overview = await self._source.take(topics_asked=topics, groups_asked=groups)
+            every = WATCHED_TABLES_EVERY if self._is_watched() else IDLE_TABLES_EVERY
+            is_small = self.overview is None or len(self.overview.topics) < SMALL_TOPICS
+            with_tables = self._tables_wanted or is_small or self.rounds % every == 0
+            self._tables_wanted = False
+            overview = await self._source.take(topics_asked=topics, groups_asked=groups, with_tables=with_tables)
             overview, figures = await asyncio.to_thread(self._keeper.update, overview)
         except RocketQError as error:
             self.error = str(error)
@@ -130,7 +147,7 @@ class Sampler:
                 self._logged_s = time.monotonic()
                 log.warning("cluster=%s sampling failed: %s", self.cluster, error)
             return
-        except Exception:  # the sampler must survive whatever a broker answers
+        except Exception:  # the sampler must survive any answer of a broker
             self.error = "the sampler failed: see the log of the console"
             log.exception("cluster=%s sampling failed", self.cluster)
             return
@@ -145,12 +162,12 @@ class Sampler:
             log.exception("cluster=%s the history was not written", self.cluster)
 
     def _next_asked(self) -> tuple[list[str], list[str]]:
-        """On screen, then dead letters and groups that are behind, then whatever was asked longest ago."""
+        """What pages show, then dead letters and groups with lag, then those with the oldest figures."""
         horizon = time.monotonic() - _INTEREST_S
         self._topics = {name: at for name, at in self._topics.items() if at > horizon}
         self._groups = {name: at for name, at in self._groups.items() if at > horizon}
         topics, groups = dict.fromkeys(list(self._topics)[:100]), dict.fromkeys(list(self._groups)[:100])
-        if self.overview is not None and self._is_watched():  # nobody sees these while nobody looks
+        if self.overview is not None and self._is_watched():  # no page shows these while none is open
             by_age = sorted(self.overview.topics, key=lambda one: (one.kind != "dlq", one.asked_ms or 0))
             rest = [one.name for one in by_age if one.kind not in ("system", "retry")]
             topics.update(dict.fromkeys(rest[: max(0, ASKED_MAX - len(topics))]))
