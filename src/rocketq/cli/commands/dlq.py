@@ -14,6 +14,7 @@ from rocketq.cli.commands.calling import FAILED, NOT_FOUND, Caller, calls_cluste
 from rocketq.cli.commands.message_views import message_json, message_text
 from rocketq.cli.commands.tables import NONE, table, time_text
 from rocketq.cli.commands.times import moment
+from rocketq.cli.commands.watching import watchable
 from rocketq.client.admin import AsyncAdmin
 from rocketq.client.admin.dead_letters import (
     TO_ORIGIN,
@@ -53,6 +54,7 @@ def dlq() -> None:
 
 @dlq.command("list", epilog=example("rocketq dlq list", "rocketq dlq list billing --since 1d"))
 @calls_cluster
+@watchable
 @click.argument("group", required=False)
 @click.option("--since", type=moment, metavar="MOMENT", help="Dead letters stored from then on.")
 @click.option("--count", "count_max", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")

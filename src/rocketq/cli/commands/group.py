@@ -12,6 +12,7 @@ from rocketq.cli.commands.group_views import changes_json, changes_text, status_
 from rocketq.cli.commands.queues import parse_queue
 from rocketq.cli.commands.tables import table
 from rocketq.cli.commands.times import moment
+from rocketq.cli.commands.watching import watchable
 from rocketq.client.admin import AsyncAdmin
 from rocketq.client.admin.groups import GroupChanges
 from rocketq.client.core.offsets import ResetTo
@@ -25,8 +26,9 @@ def group() -> None:
     """Manage consumer groups."""
 
 
-@group.command("list", epilog=example("rocketq group list"))
+@group.command("list", epilog=example("rocketq group list", "rocketq group list --watch 2"))
 @calls_cluster
+@watchable
 @click.option("--all", "everything", is_flag=True, help="Also groups of the system.")
 def list_groups(caller: Caller, everything: bool) -> None:
     """List groups with their lag and members. An unknown lag is shown as ?."""
@@ -68,6 +70,7 @@ def _all_consume(configs: Mapping[str, GroupConfig]) -> bool:
 
 @group.command(epilog=example("rocketq group status billing"))
 @calls_cluster
+@watchable
 @click.argument("group")
 def status(caller: Caller, group: str) -> None:
     """Show members and lag of GROUP. Subscriptions and lag are listed per queue. What is not known is shown as ?."""
