@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 ASKED_MAX: Final = 32
 """Topics and groups that are asked for one by one in a round, in turn: what pages show first, then dead letters."""
+IDLE_TABLES_EVERY: Final = 10
+"""While nobody looks, the tables of topics and groups are asked for in every tenth round only."""
 _INTEREST_S: Final = 60.0
 _WATCHED_S: Final = 30.0
 _LOG_AGAIN_S: Final = 60.0
@@ -122,7 +124,8 @@ class Sampler:
     async def _round(self) -> None:
         topics, groups = self._next_asked()
         try:
-            overview = await self._source.take(topics_asked=topics, groups_asked=groups)
+            with_tables = self._is_watched() or self.rounds % IDLE_TABLES_EVERY == 0
+            overview = await self._source.take(topics_asked=topics, groups_asked=groups, with_tables=with_tables)
             overview, figures = await asyncio.to_thread(self._keeper.update, overview)
         except RocketQError as error:
             self.error = str(error)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import uvicorn
 
@@ -26,6 +27,7 @@ class ConsoleServer:
     async def start(self) -> None:
         """ConfigError where the address cannot be used."""
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # our own lines say when it serves
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(3, thread_name_prefix="rocketq-work"))
         config = self.config
         family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)

@@ -53,15 +53,20 @@ class AsyncOverview:
         self.member_figures: dict[str, MemberFigures] = {}
         self.answers: tuple[BrokerAnswers, ...] = ()
 
-    async def take(self, *, topics_asked: Iterable[str] = (), groups_asked: Iterable[str] = ()) -> ClusterOverview:
-        """One round. Brokers that do not answer in time are named in `partial`; RemotingError without a NameServer."""
+    async def take(
+        self, *, topics_asked: Iterable[str] = (), groups_asked: Iterable[str] = (), with_tables: bool = True
+    ) -> ClusterOverview:
+        """One round. Brokers that do not answer in time are named in `partial`; RemotingError without a NameServer.
+
+        Without `with_tables` the tables of topics and groups of an earlier round are used again.
+        """
         table = await self._session.cluster()
         answers = []
         for name, data in sorted(table.brokers.items()):
             addr = data.addrs.get(MASTER_ID) or data.addrs[min(data.addrs)]
             replicas = {str(number): each for number, each in sorted(data.addrs.items())}
             answers.append(BrokerAnswers(name, data.cluster, addr, replicas))
-        counts = await asyncio.gather(*(self._fill(one) for one in answers))
+        counts = await asyncio.gather(*(self._fill(one, with_tables=with_tables) for one in answers))
         self.answers = tuple(answers)
         reachable = {one.name: one.addr for one in answers if one.reason is None}
         asked = await self._ask_topics(topics_asked, reachable) + await self._ask_members(groups_asked, reachable)
@@ -76,7 +81,7 @@ class AsyncOverview:
             member_figures=dict(self.member_figures),
         )
 
-    async def _fill(self, answers: BrokerAnswers) -> int:
+    async def _fill(self, answers: BrokerAnswers, *, with_tables: bool) -> int:
         """Ask one broker for everything; the number of requests."""
         addr = answers.addr
         codes = {
@@ -88,6 +93,10 @@ class AsyncOverview:
             RequestCode.GET_BROKER_HA_STATUS,
         }
         codes -= {code for code in codes if (addr, code) in self._unsupported}
+        if not with_tables:
+            answers.topics, answers.groups = self._kept(addr, TOPICS_TABLE), self._kept(addr, GROUPS_TABLE)
+            codes -= {RequestCode.GET_ALL_TOPIC_CONFIG} if answers.topics is not None else set()
+            codes -= {RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG} if answers.groups is not None else set()
         found = await outcomes({code: self._bulk(addr, code) for code in codes})
         requests = len(codes)
         for code, error in found.failures.items():
@@ -121,6 +130,10 @@ class AsyncOverview:
             answers.producers = len({one.client_id for group in producers.values() for one in group})
         if body := bodies.get(RequestCode.GET_BROKER_HA_STATUS):
             answers.replication = ReplicationState.decode(body)
+
+    def _kept(self, addr: str, member: str) -> dict[str, dict[str, Any]] | None:
+        kept = self._tables.get((addr, member))
+        return None if kept is None else kept[1]
 
     async def _table(self, addr: str, member: str, body: bytes) -> dict[str, dict[str, Any]]:
         digest = hashlib.blake2b(body, digest_size=16).digest()
