@@ -1,4 +1,4 @@
-"""The web console: pages and a REST API to look at clusters and to change them."""
+"""The web console: pages and a REST API to inspect and administer clusters."""
 
 from rocketq.console.config import ClusterTarget, ConsoleConfig, Login, Role
 

@@ -148,7 +148,7 @@ def _user(name: str, entry: Mapping[str, Any]) -> User:
 
 
 class Sessions:
-    """In memory: a restart signs everybody out. Time comes in as seconds."""
+    """Kept in memory: a restart ends all sessions. Times are arguments, in seconds."""
 
     def __init__(self, life_s: float) -> None:
         self._life_s = life_s

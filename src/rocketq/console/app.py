@@ -181,7 +181,7 @@ class Live:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def sampled(self, sampler: Sampler) -> None:
-        """Tell everybody who looks at this cluster."""
+        """Notify the sockets that show this cluster."""
         self._samplers[sampler.cluster] = sampler
         listeners = [socket for socket, cluster in self._sockets.items() if cluster == sampler.cluster]
         if not listeners:
@@ -216,7 +216,7 @@ class Live:
                 await socket.close(1011)
 
     async def serve(self, socket: WebSocket) -> None:
-        """The client says which cluster it shows: `{"cluster": NAME}`, again after it changed pages."""
+        """The client sends which cluster it shows: `{"cluster": NAME}`."""
         if len(self._sockets) >= LIVE_MAX:
             await socket.close(1013)
             return

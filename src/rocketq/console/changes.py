@@ -179,7 +179,7 @@ async def _applied(plan: ChangePlan) -> tuple[ItemResult, ...]:
 
 
 def failed_items(names: list[str], error: RocketQError) -> tuple[ItemResult, ...]:
-    """The results of items whose common request failed. After a lost connection nobody knows."""
+    """The results of items whose common request failed; after a lost connection they are unknown."""
     if isinstance(error, PartlyFailedError):
         failures = {str(peer): each for peer, each in error.failures.items()}
         return tuple(

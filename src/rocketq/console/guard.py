@@ -109,7 +109,7 @@ class Guard:
         scope["raw_path"] = scope["path"].encode()
 
     def _check_host(self, headers: Headers) -> None:
-        """A page elsewhere must not reach a console on loopback through a name of its own."""
+        """Rejects DNS rebinding: a foreign page that reaches a console on loopback through its own host name."""
         if not self._config.is_loopback:
             return
         name = host_name(headers.get("host", ""))

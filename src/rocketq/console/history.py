@@ -36,7 +36,7 @@ create table if not exists notes (name text primary key, value text not null) wi
 
 
 class History:
-    """All access happens on one thread of its own, so that disk waits do not stop the event loop."""
+    """All access happens on a dedicated thread, so that disk waits do not stop the event loop."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
         self._path = path

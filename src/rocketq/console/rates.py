@@ -1,4 +1,4 @@
-"""Rates, trends and findings: what successive overviews of a cluster say together. Time comes with the overviews."""
+"""Rates, trends and findings from successive overviews of a cluster. Times come with the overviews."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RateKeeper:
         return (round(into, 2), round(out, 2)) if known else (None, None)
 
     def new_dead_letters(self, now_ms: int, count: int | None, span_ms: int = 3_600_000) -> int | None:
-        """How many more there are than at the start of the span, as far as it was watched."""
+        """Dead letters added since the start of the span, or since the first sample."""
         if count is None:
             return None
         self._dead_counts.append((now_ms, count))

@@ -160,7 +160,7 @@ class Replays:
                 run.results[run.in_flight] = {"status": ReplayStatus.UNKNOWN.value, "reason": "stopped while sending"}
         except RocketQError as error:
             run.state, run.reason = "broken-off", str(error)
-        except Exception:  # a failed run is shown, the console goes on
+        except Exception:  # a failed run is shown; the console must survive
             run.state, run.reason = "broken-off", "the replay failed: see the log of the console"
             log.exception("run=%s the replay failed", run.id)
         run.in_flight = None

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 ASKED_MAX: Final = 32
 """Topics and groups that are asked for one by one in a round, in turn: what pages show first, then dead letters."""
 IDLE_TABLES_EVERY: Final = 10
-"""While nobody looks, the tables of topics and groups are asked for in every tenth round only."""
+"""While no page is open, tables of topics and groups are requested in every tenth round."""
 _INTEREST_S: Final = 60.0
 _WATCHED_S: Final = 30.0
 _LOG_AGAIN_S: Final = 60.0
@@ -72,14 +72,14 @@ class Sampler:
         self._listeners.append(listener)
 
     def touch(self) -> None:
-        """Somebody looks: sample at the fast period for a while, and now if the last sample is old."""
+        """A page is open: sample at the fast period for 30 s, and now if the last sample is old."""
         was_idle = not self._is_watched()
         self._touched_s = time.monotonic()
         if was_idle:
             self._wake.set()
 
     def show(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
-        """These are on somebody's screen: ask for them in the next rounds."""
+        """Request these in the next rounds: a page shows them."""
         now = time.monotonic()
         self._topics.update(dict.fromkeys(topics, now))
         self._groups.update(dict.fromkeys(groups, now))
@@ -133,7 +133,7 @@ class Sampler:
                 self._logged_s = time.monotonic()
                 log.warning("cluster=%s sampling failed: %s", self.cluster, error)
             return
-        except Exception:  # the sampler must survive whatever a broker answers
+        except Exception:  # the sampler must survive any answer of a broker
             self.error = "the sampler failed: see the log of the console"
             log.exception("cluster=%s sampling failed", self.cluster)
             return
@@ -148,12 +148,12 @@ class Sampler:
             log.exception("cluster=%s the history was not written", self.cluster)
 
     def _next_asked(self) -> tuple[list[str], list[str]]:
-        """On screen, then dead letters and groups that are behind, then whatever was asked longest ago."""
+        """What pages show, then dead letters and groups with lag, then those with the oldest figures."""
         horizon = time.monotonic() - _INTEREST_S
         self._topics = {name: at for name, at in self._topics.items() if at > horizon}
         self._groups = {name: at for name, at in self._groups.items() if at > horizon}
         topics, groups = dict.fromkeys(list(self._topics)[:100]), dict.fromkeys(list(self._groups)[:100])
-        if self.overview is not None and self._is_watched():  # nobody sees these while nobody looks
+        if self.overview is not None and self._is_watched():  # no page shows these while none is open
             by_age = sorted(self.overview.topics, key=lambda one: (one.kind != "dlq", one.asked_ms or 0))
             rest = [one.name for one in by_age if one.kind not in ("system", "retry")]
             topics.update(dict.fromkeys(rest[: max(0, ASKED_MAX - len(topics))]))

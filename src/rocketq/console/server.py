@@ -26,7 +26,7 @@ class ConsoleServer:
 
     async def start(self) -> None:
         """ConfigError where the address cannot be used."""
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # our own lines say when it serves
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # `serve` announces the address
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(3, thread_name_prefix="rocketq-work"))
         config = self.config
         family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
@@ -87,7 +87,7 @@ class ConsoleServer:
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to whoever runs the process."""
+    """Leaves signals to the process that runs the server."""
 
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]

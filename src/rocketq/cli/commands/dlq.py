@@ -57,7 +57,9 @@ def dlq() -> None:
 @watchable
 @click.argument("group", required=False)
 @click.option("--since", type=moment, metavar="MOMENT", help="Dead letters stored from then on.")
-@click.option("--count", "count_max", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option(
+    "--count", "count_max", type=click.IntRange(1), default=100, show_default=True, help="Most dead letters to list."
+)
 def list_letters(caller: Caller, group: str | None, since: int | None, count_max: int) -> None:
     """List groups that have dead letters, or the newest dead letters of GROUP."""
     if group is None:
@@ -151,7 +153,7 @@ def edit(
     metavar="BROKER:QUEUE@OFFSET",
     help="One dead letter; may be repeated.",
 )
-@click.option("--all", "everything", is_flag=True, help="All that are there now, oldest first.")
+@click.option("--all", "everything", is_flag=True, help="All dead letters of the group, oldest first.")
 @click.option("--since", type=moment, metavar="MOMENT", help="With --all: stored from then on.")
 @click.option("--to", default=TO_ORIGIN, show_default=True, help="origin, retry (only GROUP gets it), or a topic.")
 @click.option("--rate", type=click.FloatRange(0.001), help="Messages per second.  [default: no limit]")
@@ -211,7 +213,7 @@ def _report(caller: Caller, results: list[ReplayResult]) -> None:
 @click.option("--out", type=click.File("w"), default="-", help="A file.  [default: standard output]")
 @click.option("--since", type=moment, metavar="MOMENT", help="Dead letters stored from then on.")
 def export(caller: Caller, group: str, out: Any, since: int | None) -> None:
-    """Write dead letters as JSON lines. The last line says whether they are complete."""
+    """Write dead letters as JSON lines. The last line records whether they are complete."""
 
     async def run(admin: AsyncAdmin) -> tuple[int, SearchProgress | None]:
         query = SearchQuery(topic=dlq_topic(group), direction=Direction.OLDEST, since_ms=since)

@@ -226,7 +226,7 @@ class AsyncDeadLetters:
         )
         origin_id = stored.properties.get(Property.DLQ_ORIGIN_MESSAGE_ID) or stored.message_id
         if target is None:
-            reason = "the dead letter does not say which topic it came from: name the topic"
+            reason = "the dead letter has no origin topic: give a topic"
             return ReplayResult(letter=letter, status=ReplayStatus.ORIGIN_UNKNOWN, origin_id=origin_id, reason=reason)
         message = replay_message(stored, target, plan.edits.get(letter))
         if plan.to == TO_RETRY and (origin := origin_of(stored)) is not None:

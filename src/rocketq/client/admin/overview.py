@@ -38,7 +38,7 @@ TIMEOUT_MS: Final = 3_000
 
 
 class AsyncOverview:
-    """Keeps what was decoded of tables that did not change since; one object asks for one cluster again and again.
+    """Takes overviews of one cluster repeatedly; decoded tables are kept until they change.
 
     A round is one request to a NameServer and six or seven per broker. `topics_asked` and `groups_asked` are asked for
     one by one in addition; their figures are remembered for later rounds.

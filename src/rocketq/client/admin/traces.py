@@ -56,7 +56,7 @@ class TraceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageTrace:
-    """`state` tells "no trace" from "tracing was off" and "the query failed"."""
+    """`state` distinguishes "no trace", "tracing was off" and "the query failed"."""
 
     message_id: str
     state: TraceState

@@ -1,4 +1,4 @@
-"""Users, policies and accounts of a cluster, and why somebody may not do something."""
+"""Users, policies and accounts of a cluster, and explanations of access decisions."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ async def remove_webhook(call: Asked, hook_id: str) -> Response:
 
 @changing.post("/clusters/{cluster}/alerts:acknowledge", response_model=Done)
 async def acknowledge(call: Asked, given: Annotated[Acknowledge, Body()]) -> Response:
-    """Say that somebody takes care of a firing alert."""
+    """Acknowledge a firing alert."""
     call.require(Role.OPERATOR)
     states: Mapping[str, AlertStates] = service_of(call.request).states
     active = states[call.cluster.name].active

@@ -117,7 +117,7 @@ async def search(
     query: Annotated[SearchQuery, Depends(search_query)],
     n: Annotated[int, Query(ge=1, le=10_000_000, description="stop after this many found")] = 200,
 ) -> Response:
-    """JSON lines: messages as they are found, and how far the search has come. Without a limit of what is looked at."""
+    """Stream JSON lines: messages as they are found, and the progress of the search. All messages in the range are read."""
     call.require_topic(query.topic)
     mask = Mask(call.console.config.masks, call.role)
 
@@ -139,7 +139,7 @@ async def tail(
     query: Annotated[SearchQuery, Depends(search_query)],
     from_: Annotated[list[str], Query(alias="from", description="BROKER:ID@OFFSET to go on from")] = [],  # noqa: B006
 ) -> Response:
-    """JSON lines: messages as they are stored. At most 200 per second are shown; each `rate` line says of how many."""
+    """Stream JSON lines: messages as they are stored, at most 200 per second; a `rate` line has the real rate."""
     call.require_topic(query.topic)
     mask = Mask(call.console.config.masks, call.role)
     offsets = {place.rpartition("@")[0]: int(place.rpartition("@")[2]) for place in from_ if "@" in place}

@@ -107,7 +107,7 @@ async def timers(
 
 @router.get("/clusters/{cluster}/transactions", response_model=HalfPage)
 async def transactions(call: Asked) -> Response:
-    """Half messages that nobody has decided on, and those the broker has given up."""
+    """Undecided half messages, and those whose checks were exhausted."""
     found = await call.admin.transactions.list()
     mask = Mask(call.console.config.masks, call.role)
     given_up: list[MessageRow] = []

@@ -217,7 +217,7 @@ class NameServerList:
 
 @router.get("/clusters", response_model=ClusterList)
 async def clusters(request: Request) -> Response:
-    """Clusters this console serves, as far as the user may see them."""
+    """Clusters that this console serves and the user may see."""
     console: Console = request.app.state.console
     user = request.state.user
     found = [
@@ -530,7 +530,7 @@ def _lag_rows(status: GroupStatus) -> tuple[QueueProgressSummary, ...]:
 
 @router.get("/clusters/{cluster}/groups/{group}/members/{client_id:path}", response_model=MemberDetail)
 async def member_detail(call: Asked, group: str, client_id: str, stacks: bool = False) -> Response:
-    """What a connected member says of itself: rates, cached messages, and its threads where asked for."""
+    """The running report of a connected member: rates, cached messages, and thread stacks on request."""
     found = await call.admin.groups.running(group, client_id, with_stacks=stacks)
     hidden = ("accesskey", "secretkey", "password", "token")
     return call.answer(

@@ -183,7 +183,7 @@ async def health(request: Request) -> Response:
 
 @router.get("/audit", response_model=AuditPage)
 async def audit(request: Request, q: str = "", n: Annotated[int, Query(ge=1, le=AUDIT_MAX)] = 200) -> Response:
-    """Changes, newest first; `intact` says whether the chain of hashes holds."""
+    """Changes, newest first; `intact` is False when the chain of hashes is broken."""
     console: Console = request.app.state.console
     entries = await asyncio.to_thread(console.audit.newest, n, text=q)
     reason = None
