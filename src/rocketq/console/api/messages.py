@@ -117,7 +117,7 @@ async def search(
     query: Annotated[SearchQuery, Depends(search_query)],
     n: Annotated[int, Query(ge=1, le=10_000_000, description="stop after this many found")] = 200,
 ) -> Response:
-    """Stream JSON lines: messages as they are found, and the progress of the search. All messages in the range are read."""
+    """Stream JSON lines: messages as they are found, and the progress. All messages in the range are read."""
     call.require_topic(query.topic)
     mask = Mask(call.console.config.masks, call.role)
 
