@@ -18,8 +18,11 @@ log = logging.getLogger(__name__)
 
 ASKED_MAX: Final = 32
 """Topics and groups that are asked for one by one in a round, in turn: what pages show first, then dead letters."""
+QUEUES_PER_S: Final = 1_000
+SMALL_TOPICS: Final = 1_000
+WATCHED_TABLES_EVERY: Final = 6
 IDLE_TABLES_EVERY: Final = 10
-"""While no page is open, tables of topics and groups are requested in every tenth round."""
+"""From 1,000 topics on their tables are requested in every sixth round only, without an open page in every tenth."""
 _INTEREST_S: Final = 60.0
 _WATCHED_S: Final = 30.0
 _LOG_AGAIN_S: Final = 60.0
@@ -50,6 +53,7 @@ class Sampler:
         self._topics: dict[str, float] = {}
         self._groups: dict[str, float] = {}
         self._touched_s = 0.0
+        self._tables_wanted = True
         self._logged_s = 0.0
         self._wake = asyncio.Event()
         self._round_done = asyncio.Event()
@@ -87,6 +91,7 @@ class Sampler:
     async def refresh(self) -> None:
         """One round now, after a change or for a page that shows what was never asked for."""
         self._round_done.clear()
+        self._tables_wanted = True
         self._wake.set()
         try:
             async with asyncio.timeout(10):
@@ -103,6 +108,12 @@ class Sampler:
             except TimeoutError:
                 return
 
+    def _watched_period_s(self) -> float:
+        """Longer where brokers have many committed queues: a round costs them 10 us each, and must stay under 1 %."""
+        queues = sum(len(progress.queues) for one in self._source.answers for progress in (one.progress or {}).values())
+        brokers = max(1, len(self._source.answers))
+        return min(self._idle_s, max(self._sample_s, queues / brokers / QUEUES_PER_S))
+
     def _is_watched(self) -> bool:
         return self.always_fast or time.monotonic() - self._touched_s < _WATCHED_S
 
@@ -114,7 +125,7 @@ class Sampler:
             self._round_done.set()
             for listener in self._listeners:
                 listener(self)
-            period_s = self._sample_s if self._is_watched() else self._idle_s
+            period_s = self._watched_period_s() if self._is_watched() else self._idle_s
             try:
                 async with asyncio.timeout(max(0.05, began + period_s - time.monotonic())):
                     await self._wake.wait()
@@ -124,7 +135,10 @@ class Sampler:
     async def _round(self) -> None:
         topics, groups = self._next_asked()
         try:
-            with_tables = self._is_watched() or self.rounds % IDLE_TABLES_EVERY == 0
+            every = WATCHED_TABLES_EVERY if self._is_watched() else IDLE_TABLES_EVERY
+            is_small = self.overview is None or len(self.overview.topics) < SMALL_TOPICS
+            with_tables = self._tables_wanted or is_small or self.rounds % every == 0
+            self._tables_wanted = False
             overview = await self._source.take(topics_asked=topics, groups_asked=groups, with_tables=with_tables)
             overview, figures = await asyncio.to_thread(self._keeper.update, overview)
         except RocketQError as error:
