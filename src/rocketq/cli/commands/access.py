@@ -30,7 +30,7 @@ _ACTIONS = [action.value.lower() for action in Action]
 _Decide = Callable[[int, tuple[Need, ...]], Verdict]
 
 
-@click.group()
+@click.group(short_help="Check accounts, explain decisions")
 def access() -> None:
     """Access control: check, explain, rights."""
 

@@ -26,7 +26,7 @@ _TYPE = click.option(
 )
 
 
-@click.group()
+@click.group(short_help="Rights of users")
 def policy() -> None:
     """Policies of users: list, show, create, update, delete."""
 

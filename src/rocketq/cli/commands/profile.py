@@ -16,7 +16,7 @@ from rocketq.errors import ConfigError, RocketQError
 USAGE, NOT_FOUND = 2, 3
 
 
-@click.group()
+@click.group(short_help="Saved connections to clusters")
 def profile() -> None:
     """Saved connections to clusters: add, list, show, remove."""
 

@@ -13,7 +13,7 @@ from rocketq.protocol.bodies.accounts import User
 _BROKER = click.option("-b", "--broker", help="One broker by name or address.  [default: all masters]")
 
 
-@click.group()
+@click.group(short_help="Users of a secured cluster")
 def user() -> None:
     """Users of a secured cluster: list, show, create, update, delete."""
 
