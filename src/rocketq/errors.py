@@ -59,10 +59,14 @@ class ConnectionClosedError(RemotingError):
 
 
 class RequestTimeoutError(RemotingError):
-    """No answer in time. The request may or may not have been carried out."""
+    """No answer in time. The request may or may not have been carried out.
 
-    def __init__(self, addr: str, code: int, timeout_ms: int) -> None:
+    `what` is the request in words, up to the address: "route of topic Orders from NameServer".
+    """
+
+    def __init__(self, addr: str, code: int, timeout_ms: int, what: str | None = None) -> None:
         super().__init__(addr, f"no answer to request {code} within {timeout_ms} ms")
+        self.args = (f"{what or f'request {code} to'} {addr} timed out after {timeout_ms} ms",)
         self.code = code
         self.timeout_ms = timeout_ms
 

@@ -32,6 +32,7 @@ from rocketq.protocol.failures import (
     BrokerError,
     FlowControlError,
     SubscriptionOutdatedError,
+    SubscriptionRejectedError,
     SubscriptionUnknownError,
     failure_of,
 )
@@ -325,6 +326,8 @@ class PullPorts:
     submit: Callable[[ProcessQueue, Sequence[StoredMessage]], None]
     moved: Callable[[ProcessQueue, int], Awaitable[None]]
     """Called when the requested offset is outside of the queue, with the broker's next offset."""
+    rejected: Callable[[Subscription, str, SubscriptionRejectedError], None]
+    """Called when the broker of this name rejects the subscription."""
     window: PullWindow
     """Replaced when the number of owned queues changes."""
 
@@ -391,17 +394,22 @@ class QueuePulling:
             await asyncio.sleep(config.retry_ms / 1000)
             return
         start_ms = ports.session.clock.monotonic_ms()
-        result = await ports.pulls.pull(
-            held.queue,
-            self.next_offset,
-            subscription,
-            count_max=config.pull_batch_max,
-            bytes_max=config.pull_bytes_max,
-            hold_ms=config.hold_ms,
-            commit_offset=self._to_commit(),
-            tags=ports.subscriptions.tags(held.queue.topic),
-            timeout_ms=config.pull_timeout_ms,
-        )
+        try:
+            result = await ports.pulls.pull(
+                held.queue,
+                self.next_offset,
+                subscription,
+                count_max=config.pull_batch_max,
+                bytes_max=config.pull_bytes_max,
+                hold_ms=config.hold_ms,
+                commit_offset=self._to_commit(),
+                tags=ports.subscriptions.tags(held.queue.topic),
+                timeout_ms=config.pull_timeout_ms,
+            )
+        except SubscriptionRejectedError as error:
+            ports.rejected(subscription, held.queue.broker_name, error)
+            raise
+        ports.subscriptions.accept(subscription, held.queue.broker_name)
         self._refused = self._failed = 0
         if not held.dropped:
             await self._take(result, start_ms)

@@ -22,7 +22,7 @@ from rocketq.client.core.consume_results import (
     judge,
 )
 from rocketq.client.core.process_queue import ProcessQueue
-from rocketq.client.core.stored_messages import StoredMessage
+from rocketq.client.core.stored_messages import StoredMessage, mark_consume_start
 from rocketq.client.errors import ClientError
 from rocketq.protocol.bodies.clients import ConsumeDirectlyResult
 from rocketq.protocol.flags import ConsumeResult as DirectResult
@@ -116,7 +116,9 @@ class ListenerRunner:
 
     def __init__(self, listener: Listener, clock: Clock, hooks: Sequence[ConsumeHook], timeout_ms: int) -> None:
         self.listener = listener
+        self._clock = clock
         self._now_ms = clock.monotonic_ms
+        self._skew_ms = self._skew_due_ms = 0
         self._hooks = hooks
         self._timeout_ms = timeout_ms
 
@@ -128,6 +130,7 @@ class ListenerRunner:
             return False
         call.started_ms = self._now_ms()
         held.begin(call.messages, call.started_ms)
+        mark_consume_start(call.messages, self._wall_ms(call.started_ms))
         if self._hooks:
             call.event = ConsumeEvent(group=call.context.group, queue=call.context.queue, messages=call.messages)
             self._notify(call.event, "before_consume")
@@ -140,6 +143,13 @@ class ListenerRunner:
             call.event.outcome, call.event.elapsed_ms = verdict.outcome, verdict.elapsed_ms
             call.event.error = verdict.error
             self._notify(call.event, "after_consume")
+
+    def _wall_ms(self, monotonic_ms: int) -> int:
+        """The wall time, whose clock is read once per second, since calls are many."""
+        if monotonic_ms >= self._skew_due_ms:
+            self._skew_ms = self._clock.now_ms() - monotonic_ms
+            self._skew_due_ms = monotonic_ms + 1_000
+        return monotonic_ms + self._skew_ms
 
     def verdict(self, call: Call) -> Verdict:
         return judge(call.returned, call.error, call.elapsed_ms, self._timeout_ms)

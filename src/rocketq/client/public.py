@@ -93,6 +93,7 @@ from rocketq.protocol.failures import (
     MessageIllegalError,
     NoPermissionError,
     ServiceNotAvailableError,
+    SubscriptionRejectedError,
     SystemBusyError,
     TopicNotFoundError,
 )
@@ -196,6 +197,7 @@ __all__ = [
     "SharedSession",
     "StoredMessage",
     "SubscriptionInvalidError",
+    "SubscriptionRejectedError",
     "SystemBusyError",
     "TlsError",
     "TooManyRequestsError",

@@ -38,6 +38,7 @@ from rocketq.errors import ConfigError, RocketQError
 from rocketq.protocol.bodies.clients import ConsumeDirectlyResult, ConsumerData, RunningConsumer
 from rocketq.protocol.bodies.clients import ProcessQueue as QueueReport
 from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.failures import SubscriptionRejectedError
 from rocketq.protocol.flags import ConsumeType, ExpressionType
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class PullEngine:
         self._wanted: Collection[MessageQueue] = ()
         self._sharing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._raised: SubscriptionRejectedError | None = None
         self.commit_is_due = False
         """Whether the interval of automatic commits has passed."""
 
@@ -130,8 +132,10 @@ class PullEngine:
             if subscription.expression_type == ExpressionType.SQL92:
                 try:
                     await check_sql(self._session, self._group, subscription)
+                except SubscriptionRejectedError as error:
+                    self.queues.reject(subscription, "", error)
                 except RocketQError as error:
-                    log.error("group %s: the broker rejected the subscription to %s: %s", self._group, topic, error)
+                    log.warning("group %s: the subscription to %s was not checked: %s", self._group, topic, error)
         await self._session.members.heartbeat()
         self.rebalancer.wake()
 
@@ -149,6 +153,18 @@ class PullEngine:
         denial = self.queues.denial or self._session.members.denial
         if denial is not None:
             raise denial
+
+    def raise_rejection(self) -> None:
+        """Raise SubscriptionRejectedError while a broker rejects a subscription."""
+        rejection = self._subscriptions.rejection
+        if rejection is not None:
+            self._raised = rejection
+            raise rejection.with_traceback(None)
+
+    def raise_rejection_once(self) -> None:
+        """As `raise_rejection`, unless the application got it before."""
+        if self._subscriptions.rejection is not self._raised:
+            self.raise_rejection()
 
     def mark_consumed(self) -> None:
         """Everything returned so far counts as consumed."""
@@ -301,7 +317,10 @@ class AsyncPullConsumer:
         await self._engine.start(self._assigned)
 
     async def close(self) -> None:
-        """Count returned messages as consumed, save offsets, and unregister."""
+        """Count returned messages as consumed, save offsets, and unregister.
+
+        Raises SubscriptionRejectedError where a broker rejects a subscription, unless `poll` or iteration raised it.
+        """
         await self.leave(consumed=True)
 
     async def leave(self, *, consumed: bool) -> None:
@@ -317,6 +336,8 @@ class AsyncPullConsumer:
         finally:
             if self._owns_session:
                 await self.session.close()
+        if consumed and self._engine is not None:
+            self._engine.raise_rejection_once()
 
     async def __aenter__(self) -> Self:
         try:
@@ -370,7 +391,8 @@ class AsyncPullConsumer:
     async def poll(self, timeout_ms: Milliseconds | None = None, count_max: int | None = None) -> list[StoredMessage]:
         """Messages of one or more queues, each in order; an empty list on timeout.
 
-        Messages returned before count as consumed.
+        Messages returned before count as consumed. SubscriptionRejectedError, also from iteration, while a broker
+        rejects a subscription.
         """
         engine = self._running()
         self._mark_consumed()
@@ -379,6 +401,7 @@ class AsyncPullConsumer:
         wait_ms = self.config.poll_timeout_ms if timeout_ms is None else milliseconds(timeout_ms)
         deadline_s = loop.time() + wait_ms / 1000
         limit = self.config.poll_max if count_max is None else count_max
+        engine.raise_rejection()
         while not (taken := engine.queues.take(limit)):
             engine.raise_denial()
             left_s = deadline_s - loop.time()
@@ -386,6 +409,7 @@ class AsyncPullConsumer:
                 break
             await engine.queues.arrival(left_s)
             self._running()
+            engine.raise_rejection()
         return taken
 
     def put_back(self, messages: Sequence[StoredMessage]) -> None:
@@ -408,11 +432,13 @@ class AsyncPullConsumer:
         """The first message of another batch."""
         engine = self._running()
         await engine.auto_commit()
+        engine.raise_rejection()
         while (taken := engine.queues.take_next()) is None:
             engine.raise_denial()
             await engine.queues.arrival(1.0)
             await engine.auto_commit()
             self._running()
+            engine.raise_rejection()
         self._last, message = taken
         return message
 
@@ -433,6 +459,7 @@ class AsyncPullConsumer:
         engine = self._running()
         self._mark_consumed()
         await engine.auto_commit()
+        engine.raise_rejection()
         taken = engine.queues.take_parts(max_count, max_count if max_wait_ms else 1)
         deadline_s = loop.time() + max_wait_ms / 1000
         while taken is None:
@@ -440,6 +467,8 @@ class AsyncPullConsumer:
             await engine.queues.next_arrival(left_s if left_s > 0 else 1.0)
             engine = self._running()
             await engine.auto_commit()
+            engine.raise_rejection()
+            engine.raise_denial()
             taken = engine.queues.take_parts(max_count, max_count if loop.time() < deadline_s else 1)
         one, parts = taken
         return MessageBatch(

@@ -23,7 +23,7 @@ from rocketq.errors import RocketQError
 from rocketq.kernel.record_batch import RecordBatch
 from rocketq.protocol.bodies.clients import Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
-from rocketq.protocol.failures import AccessDeniedError, BrokerError
+from rocketq.protocol.failures import AccessDeniedError, BrokerError, SubscriptionRejectedError
 from rocketq.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
@@ -221,18 +221,23 @@ class PullQueues:
             return
         subscription = ports.subscriptions.get(queue.topic) or Subscription(topic=queue.topic)
         seeks, start_ms = one.seeks, self._now_ms()
-        result = await ports.pulls.fetch(
-            queue,
-            one.pull_offset,
-            subscription,
-            count_max=ports.config.pull_batch_max,
-            bytes_max=ports.config.pull_bytes_max,
-            hold_ms=ports.config.hold_ms,
-            tags=ports.subscriptions.tags(queue.topic),
-            with_expression=True,
-            lite=True,
-            timeout_ms=ports.config.pull_timeout_ms,
-        )
+        try:
+            result = await ports.pulls.fetch(
+                queue,
+                one.pull_offset,
+                subscription,
+                count_max=ports.config.pull_batch_max,
+                bytes_max=ports.config.pull_bytes_max,
+                hold_ms=ports.config.hold_ms,
+                tags=ports.subscriptions.tags(queue.topic),
+                with_expression=True,
+                lite=True,
+                timeout_ms=ports.config.pull_timeout_ms,
+            )
+        except SubscriptionRejectedError as error:
+            self.reject(subscription, queue.broker_name, error)
+            raise
+        ports.subscriptions.accept(subscription, queue.broker_name)
         one.last_pull_ms = self._now_ms()
         if result.status is PullStatus.OFFSET_ILLEGAL:
             if seeks == one.seeks:
@@ -251,6 +256,12 @@ class PullQueues:
                     messages = keeps.keep(ports.group, queue, messages)
                 found = MessageList(messages)
         if one.put(found, result.next_offset, seeks) and found is not None and found.count:
+            self._arrived.set()
+
+    def reject(self, subscription: Subscription, broker_name: str, error: SubscriptionRejectedError) -> None:
+        """A broker rejected the subscription: callers that wait for messages are woken to raise it."""
+        if self._ports.subscriptions.reject(subscription, broker_name, error):
+            log.error("group %s: the subscription to %s was rejected: %s", self._ports.group, subscription.topic, error)
             self._arrived.set()
 
     async def _until_ready(self, one: PulledQueue) -> None:

@@ -29,8 +29,9 @@ from rocketq.client.rebalance import Rebalancer
 from rocketq.client.session import Session, SessionConfig
 from rocketq.client.trace import ConsumeTracer, TraceCollector
 from rocketq.errors import ConfigError, RocketQError
-from rocketq.protocol.bodies.clients import ConsumeDirectlyResult, ConsumerData, RunningConsumer
+from rocketq.protocol.bodies.clients import ConsumeDirectlyResult, ConsumerData, RunningConsumer, Subscription
 from rocketq.protocol.bodies.queues import MessageQueue
+from rocketq.protocol.failures import SubscriptionRejectedError
 from rocketq.protocol.flags import ConsumeType, ExpressionType, MessageModel
 from rocketq.protocol.names import Property, retry_topic
 
@@ -93,6 +94,7 @@ class PushEngine:
             resumed=self.resumed,
             submit=self._submit,
             moved=self._moved,
+            rejected=self._rejected,
             window=config.window,
         )
         self.queues = PushQueues(ports, self.group_offsets, QueueLocks(session, group))
@@ -166,8 +168,10 @@ class PushEngine:
             if subscription.expression_type == ExpressionType.SQL92:
                 try:
                     await check_sql(self._session, self._group, subscription)
+                except SubscriptionRejectedError as error:
+                    self._rejected(subscription, "", error)
                 except RocketQError as error:
-                    log.error("group %s: the broker rejected the subscription to %s: %s", self._group, topic, error)
+                    log.warning("group %s: the subscription to %s was not checked: %s", self._group, topic, error)
         await self._session.members.heartbeat()
         self.rebalancer.wake()
 
@@ -184,6 +188,16 @@ class PushEngine:
         task = asyncio.get_running_loop().create_task(self.reset({held.queue: offset}))
         self._moves.add(task)
         task.add_done_callback(self._moves.discard)
+
+    def _rejected(self, subscription: Subscription, broker_name: str, error: SubscriptionRejectedError) -> None:
+        if not self._subscriptions.reject(subscription, broker_name, error):
+            return
+        log.error("group %s: the subscription to %s was rejected: %s", self._group, subscription.topic, error)
+        if self._config.on_error is not None:
+            try:
+                self._config.on_error(error)
+            except Exception:  # an application's failure must not end pulling
+                log.exception("group %s: on_error failed", self._group)
 
     def _submit(self, held: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
         self.service.submit(held, messages)
@@ -335,7 +349,18 @@ class AsyncPushConsumer:
             raise
 
     async def close(self) -> None:
-        """Wait for running listeners, save offsets, release locks, and unregister."""
+        """Wait for running listeners, save offsets, release locks, and unregister.
+
+        Raises SubscriptionRejectedError where a broker rejects a subscription and `on_error` is not set.
+        """
+        closes = not self._closed
+        await self.leave()
+        rejection = self._subscriptions.rejection
+        if closes and rejection is not None and self.config.on_error is None:
+            raise rejection.with_traceback(None)
+
+    async def leave(self) -> None:
+        """Close without raising a rejected subscription."""
         if self._closed:
             return
         self._closed = True
@@ -350,22 +375,23 @@ class AsyncPushConsumer:
         try:
             await self.start()
         except BaseException:
-            await self.close()
+            await self.leave()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await (self.close() if error is None else self.leave())
 
     # public methods
 
     def subscribe(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> None:
         """To all messages, those of tags (`a || b`), or those an SQL92 expression is true for. At any time.
 
-        SubscriptionInvalidError has the position of the error in an expression. A broker without property filters
-        refuses SQL92: that is raised by `start`, later it is logged.
+        SubscriptionInvalidError has the position of the error in an expression. What brokers reject, such as SQL92
+        without enablePropertyFilter, raises SubscriptionRejectedError from `start`; after the start it is passed to
+        `PushConfig.on_error` or raised by `close`.
         """
         named = self._namespace.topic(topic) if isinstance(topic, str) else topic
         subscription = make_subscription(named, expression, sql, self.session.clock.now_ms())

@@ -27,7 +27,7 @@ from rocketq.client.session import Session
 from rocketq.errors import RequestTimeoutError, RocketQError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.bodies.routes import TopicRoute
-from rocketq.protocol.codes import RequestCode
+from rocketq.protocol.codes import RequestCode, request_text
 from rocketq.protocol.command import Command
 from rocketq.protocol.failures import BrokerError, TopicNotFoundError, failure_of
 from rocketq.protocol.headers.offsets import MaxOffsetRequest
@@ -269,7 +269,9 @@ class SendPath:
                 return await self._route(topic)
         except TimeoutError:
             addrs = ";".join(self._session.name_servers.addrs)
-            raise RequestTimeoutError(addrs, RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout_ms) from None
+            code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+            what = request_text(code, {"topic": topic})
+            raise RequestTimeoutError(addrs, code, timeout_ms, what) from None
 
     async def _route(self, topic: str) -> tuple[TopicRoute, bool]:
         """For a topic that does not exist, an assumed route: the one it will have after its first message."""

@@ -18,10 +18,10 @@ from rocketq.client.fan_out import on_each
 from rocketq.client.members import Members, handlers
 from rocketq.client.name_servers import NameServers, address_list, parse_name_servers
 from rocketq.client.routes import RouteCache
-from rocketq.errors import ConfigError
+from rocketq.errors import ConfigError, RequestTimeoutError
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.bodies.routes import ClusterTable, TopicRoute
-from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.codes import RequestCode, ResponseCode, request_text
 from rocketq.protocol.command import Command
 from rocketq.protocol.headers.nameserver import RouteRequest
 from rocketq.protocol.headers.wire import Header
@@ -171,7 +171,12 @@ class Session:
             command = sign_now(command, self.config.credentials)
         self._refuse_if_closed()
         addr = self.config.addr_map.get(addr, addr)
-        answer = await self._pool.invoke(addr, command, timeout_ms or self.config.control_timeout_ms)
+        limit_ms = timeout_ms or self.config.control_timeout_ms
+        try:
+            answer = await self._pool.invoke(addr, command, limit_ms)
+        except RequestTimeoutError as error:
+            what = request_text(command.code, command.ext_fields)
+            raise RequestTimeoutError(error.addr, error.code, limit_ms, what) from None
         if answer.code not in accept:
             raise failure_to(command, answer, addr)
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -254,3 +255,41 @@ def code_name(code: int, kind: type[IntEnum] = RequestCode) -> str:
         return kind(code).name
     except ValueError:
         return str(code)
+
+
+_WORDS: Final[dict[int, str]] = {
+    RequestCode.SEND_MESSAGE: "send to",
+    RequestCode.SEND_MESSAGE_V2: "send to",
+    RequestCode.SEND_BATCH_MESSAGE: "send to",
+    RequestCode.SEND_REPLY_MESSAGE: "reply to",
+    RequestCode.SEND_REPLY_MESSAGE_V2: "reply to",
+    RequestCode.PULL_MESSAGE: "pull from",
+    RequestCode.LITE_PULL_MESSAGE: "pull from",
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: "route from",
+    RequestCode.GET_BROKER_CLUSTER_INFO: "list of brokers from",
+    RequestCode.HEART_BEAT: "heartbeat to",
+    RequestCode.QUERY_CONSUMER_OFFSET: "committed offset from",
+    RequestCode.UPDATE_CONSUMER_OFFSET: "offset commit to",
+    RequestCode.CONSUMER_SEND_MSG_BACK: "return of a message to",
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: "list of members from",
+    RequestCode.CHECK_CLIENT_CONFIG: "check of a subscription by",
+    RequestCode.LOCK_BATCH_MQ: "lock of queues at",
+    RequestCode.UNLOCK_BATCH_MQ: "unlock of queues at",
+}
+"""Requests of producers and consumers; other requests are named by their codes."""
+_SHORT_NAMES: Final = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+_OF_NAME_SERVERS: Final = frozenset({*range(100, 107), 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 327})
+_OF_CLIENTS: Final = frozenset({39, 40, 220, 221, 307, 309, 326})
+
+
+def request_text(code: int, fields: Mapping[str, str] | None = None) -> str:
+    """A request in words, up to the address: "route of topic Orders from NameServer"."""
+    fields = fields or {}
+    known = code_name(code).lower().replace("_", " ")
+    words = _WORDS.get(code) or f"{f'request {code}' if known.isdigit() else known} at"
+    name, preposition = words.rsplit(" ", 1)
+    topic = fields.get("b" if code in _SHORT_NAMES else "topic")
+    group = fields.get("consumerGroup") or fields.get("group")
+    about = f" of topic {topic}" if topic else f" of group {group}" if group else ""
+    peer = " NameServer" if code in _OF_NAME_SERVERS else " broker" if code < 900 and code not in _OF_CLIENTS else ""
+    return f"{name}{about} {preposition}{peer}"

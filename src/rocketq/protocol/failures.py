@@ -75,6 +75,8 @@ def failure_of(response: Command, *, peer: str | None = None) -> BrokerError:
     """The error a failed response stands for; codes without a class of their own are plain BrokerErrors."""
     if is_denial(response):
         return AccessDeniedError(response.code, response.remark, peer=peer)
+    if response.code == ResponseCode.SYSTEM_ERROR and _NO_FILTER.search(response.remark or "") is not None:
+        return SubscriptionRejectedError(response.code, response.remark, peer=peer)
     kind = BrokerError.by_code.get(response.code, BrokerError)
     return kind(response.code, response.remark, peer=peer)
 
@@ -84,6 +86,8 @@ def is_denial(response: Command) -> bool:
     return response.code in _ACL_CODES and _ACL_REMARK.search(response.remark or "") is not None
 
 
+_NO_FILTER: Final = re.compile(r"does not (support consumer to )?filter (message )?by ")
+"""Of a broker with enablePropertyFilter=false."""
 _ACL_CODES: Final = (ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION)
 _ACL_REMARK: Final = re.compile(
     r"AclException|AuthenticationException|AuthorizationException"
@@ -140,7 +144,8 @@ class OffsetMovedError(BrokerError, code=ResponseCode.PULL_OFFSET_MOVED): ...
 class QueryNotFoundError(BrokerError, code=ResponseCode.QUERY_NOT_FOUND): ...
 
 
-class SubscriptionRejectedError(BrokerError, code=ResponseCode.SUBSCRIPTION_PARSE_FAILED): ...
+class SubscriptionRejectedError(BrokerError, code=ResponseCode.SUBSCRIPTION_PARSE_FAILED):
+    """The broker cannot parse the expression, or does not filter by SQL92 (code 1, enablePropertyFilter=false)."""
 
 
 class SubscriptionUnknownError(BrokerError, code=ResponseCode.SUBSCRIPTION_NOT_EXIST, retriable=True): ...

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rocketq.errors import ConnectionClosedError, RemotingError, RequestTimeoutError, TooManyRequestsError
+from rocketq.protocol.codes import request_text
 from rocketq.protocol.command import Command
 from rocketq.remoting.dispatch import Hook, run_after, run_before
 from rocketq.remoting.pending import PendingCalls
@@ -148,7 +149,8 @@ class Calls:
     def _expire(self) -> None:
         self._timer = None
         for call in self._pending.expire(self._now_ms()):
-            call.fail(RequestTimeoutError(self._connection.peer_addr, call.code, call.timeout_ms))
+            what = request_text(call.code)
+            call.fail(RequestTimeoutError(self._connection.peer_addr, call.code, call.timeout_ms, what))
         self._arm()
 
     def _now_ms(self) -> int:

@@ -9,6 +9,7 @@ from functools import partial
 
 from rocketq.errors import ConnectionClosedError, RequestTimeoutError, UnreachableError
 from rocketq.protocol.acl import Credentials
+from rocketq.protocol.codes import request_text
 from rocketq.protocol.command import Command
 from rocketq.remoting.address import split_addr
 from rocketq.remoting.connection import Connection, Endpoint
@@ -123,7 +124,7 @@ class ConnectionPool:
                 async with asyncio.timeout_at(deadline_s):
                     await connection.wait_writable()
             except TimeoutError:
-                raise RequestTimeoutError(addr, code, timeout_ms) from None
+                raise RequestTimeoutError(addr, code, timeout_ms, request_text(code)) from None
         return connection
 
     def _connect_task(self, addr: str) -> asyncio.Task[Connection]:

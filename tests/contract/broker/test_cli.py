@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,7 +110,11 @@ def test_up_says_when_it_serves_and_stops_cleanly(tmp_path: Path, start: Start, 
 
     asyncio.run(use())
     out, err = process.stop(number)
-    assert out == f"boot success: namesrv {addresses['namesrv']}, broker-0 {addresses['broker-0']}\n"
+    boot, metrics = out.splitlines()
+    assert boot == f"boot success: namesrv {addresses['namesrv']}, broker-0 {addresses['broker-0']}"
+    assert re.fullmatch(
+        r"metrics: namesrv http://127\.0\.0\.1:\d+/metrics, broker-0 http://127\.0\.0\.1:\d+/metrics", metrics
+    )
     assert "Traceback" not in err
     assert not process.ready.exists()
     root = tmp_path / "data" / "broker-0"

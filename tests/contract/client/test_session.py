@@ -68,7 +68,11 @@ async def test_a_name_server_that_says_nothing_costs_one_timeout(cluster: Embedd
         with pytest.raises(RequestTimeoutError) as caught:
             await admin.brokers.cluster()
         assert caught.value.addr == silent
-        assert caught.value.timeout_ms <= 200
+        assert caught.value.timeout_ms == 200
+        assert str(caught.value) == f"list of brokers from NameServer {silent} timed out after 200 ms"
+        with pytest.raises(RequestTimeoutError) as caught:
+            await admin.session.routes.get("Orders")
+        assert str(caught.value) == f"route of topic Orders from NameServer {silent} timed out after 200 ms"
 
 
 @on_a_loop
@@ -180,6 +184,7 @@ async def test_the_timeout_of_a_send_bounds_looking_for_a_route_too(cluster: Emb
         with pytest.raises(RequestTimeoutError) as caught:
             await Sender(session, "p").send(Message(topic=topic, body=b"x"), timeout_ms=200)
         assert caught.value.addr == silent
+        assert str(caught.value).startswith(f"route of topic {topic} from NameServer {silent} timed out after ")
 
 
 @on_a_loop

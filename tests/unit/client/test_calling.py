@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 from rocketq.client.consume import ConcurrentService, SendBacks, ServicePorts
 from rocketq.client.core.config import PushConfig
-from rocketq.client.core.consume_results import ConsumeContext
+from rocketq.client.core.consume_results import ConsumeContext, retry_copy
 from rocketq.client.core.consumer_stats import ConsumerStats
 from rocketq.client.core.offsets import OffsetTable
 from rocketq.client.core.process_queue import ProcessQueue
@@ -136,5 +137,34 @@ def test_what_comes_after_a_queue_was_given_away_does_not_count() -> None:
         assert consuming.offsets.get(QUEUE) == 4
         await consuming.service.stop(1_000)
         assert consuming.offsets.get(QUEUE) == 4
+
+    asyncio.run(run())
+
+
+def test_messages_given_to_a_listener_have_the_start_of_their_consumption() -> None:
+    """Goal: CONSUME_START_TIME is the wall time of the call, whether the properties were read before or not."""
+
+    async def run() -> None:
+        seen: list[StoredMessage] = []
+
+        async def keeps(messages: Sequence[StoredMessage], context: ConsumeContext) -> None:
+            seen.extend(messages)
+
+        consuming = Consuming(keeps, 0)
+        unread, read = run_of(0, 2)
+        plain = read.properties
+        consuming.service.submit(consuming.held, consuming.held.put([unread, read]))
+        await turns(10)
+        await consuming.service.stop(1_000)
+        start_ms = str(ManualClock().now_ms())
+        assert seen == [unread, read] == run_of(0, 2)
+        for message in (*seen, *pickle.loads(pickle.dumps(seen))):
+            assert message.properties == {
+                "UNIQ_KEY": f"U{message.queue_offset}",
+                "CONSUME_START_TIME": start_ms,
+            }
+        assert plain == {"UNIQ_KEY": "U1"}
+        later = retry_copy(unread, "g", 3, 16, "T")
+        assert "CONSUME_START_TIME" not in later.properties
 
     asyncio.run(run())

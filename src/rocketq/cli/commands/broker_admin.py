@@ -92,7 +92,7 @@ CLEANINGS = {
 @click.argument("what", type=click.Choice(list(CLEANINGS)))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clean(caller: Caller, broker: str, what: str, yes: bool) -> None:
-    """Delete files that are no longer needed. consume-queues and commit-log take expired files only."""
+    """Delete unneeded files of a broker. Note: consume-queues and commit-log take expired files only."""
     if not yes:
         click.confirm(f"Clean {what} of {broker}?", abort=True, err=True)
     caller.run(lambda admin: admin.brokers.clean(broker, CLEANINGS[what]))
@@ -104,7 +104,7 @@ def clean(caller: Caller, broker: str, what: str, yes: bool) -> None:
 @click.argument("broker", metavar="NAME")
 @click.option("--on/--off", "start", required=True, help="Take write permission, or give it back.")
 def maintenance(caller: Caller, broker: str, start: bool) -> None:
-    """Take a broker out of all routes for sends, or put it back. Consumers go on reading from it."""
+    """Stop or resume sends to a broker. Consumers continue to read from it."""
 
     async def work(admin: AsyncAdmin) -> None:
         await admin.brokers.addr(broker)

@@ -82,7 +82,7 @@ def console(
     log_level: str,
     **given: Any,
 ) -> None:
-    """Serve the web console of one or more clusters."""
+    """Serve the web console of clusters."""
     if context.invoked_subcommand is not None:
         return
     try:
@@ -189,7 +189,7 @@ def token(name: str, users: Path | None, role: str, days: int) -> None:
 @click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="What the user may do.")
 @click.password_option(help="Asked for when it is not given.")
 def user(name: str, users: Path, role: str, password: str) -> None:
-    """Add a user to a file, or change password and role."""
+    """Add or change a user in a file."""
     from rocketq.console.accounts import UsersFile  # noqa: PLC0415 - only the console's own verbs need it
     from rocketq.console.config import role_of  # noqa: PLC0415
 

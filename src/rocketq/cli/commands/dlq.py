@@ -49,7 +49,7 @@ def letter_name(letter: LetterRef) -> str:
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: list, show, edit, replay, export."""
+    """Inspect and replay dead letters."""
 
 
 @dlq.command("list", epilog=example("rocketq dlq list", "rocketq dlq list billing --since 1d"))
@@ -61,7 +61,7 @@ def dlq() -> None:
     "--count", "count_max", type=click.IntRange(1), default=100, show_default=True, help="Most dead letters to list."
 )
 def list_letters(caller: Caller, group: str | None, since: int | None, count_max: int) -> None:
-    """List groups that have dead letters, or the newest dead letters of GROUP."""
+    """List dead letters. Without GROUP: the groups that have any; with GROUP: its newest ones."""
     if group is None:
         groups = caller.run(lambda admin: admin.dead_letters.groups())
         rows = [(one.group, one.count, time_text(one.newest_ms)) for one in groups]
@@ -168,7 +168,7 @@ def replay(
     rate: float | None,
     dry_run: bool,
 ) -> None:
-    """Send dead letters of GROUP again, with a result for each. Exit code 1 unless all were sent."""
+    """Send dead letters of GROUP again. Prints a result for each. Exit code 1 unless all were sent."""
     if bool(letters) == everything:
         raise click.UsageError("give --letter or --all")
 

@@ -15,7 +15,7 @@ from rocketq.client.admin.traces import TRACE_TOPIC, MessageTrace
 @click.option("-t", "--topic", help="Where the message is; adds what the store knows of it.")
 @click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Where clients send traces.")
 def trace(caller: Caller, message_id: str, topic: str | None, trace_topic: str) -> None:
-    """Show when a message was sent, stored and delivered, to whom and with which result."""
+    """Show the history of a message. When it was sent, stored and delivered, to whom and with which result."""
     found = caller.run(lambda admin: admin.traces.get(message_id, topic=topic, trace_topic=trace_topic))
     caller.show(found, _text(found))
 

@@ -67,7 +67,7 @@ def _text(found: list[OpenHalf]) -> str:
 @calls_cluster
 @click.argument("message_id", metavar="ID")
 def check(caller: Caller, message_id: str) -> None:
-    """Have the broker ask the producers of a half message again. ID is its unique key or offset id."""
+    """Check a half message again. The broker asks its producers. ID is its unique key or offset id."""
 
     async def work(admin: AsyncAdmin) -> OpenHalf:
         half = await _half(admin, message_id)
@@ -84,7 +84,7 @@ def check(caller: Caller, message_id: str) -> None:
 @click.option("--commit/--rollback", required=True, help="Deliver the message, or drop it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def decide(caller: Caller, message_id: str, commit: bool, yes: bool) -> None:
-    """Commit or roll back a half message in place of its producer. This cannot be undone."""
+    """Commit or roll back a half message. Replaces the producer's decision. This cannot be undone."""
     word = "commit" if commit else "roll back"
     if not yes:
         click.confirm(f"{word} {message_id}?", abort=True, err=True)

@@ -24,7 +24,7 @@ from rocketq.errors import (
 )
 from rocketq.protocol.acl import Credentials
 from rocketq.protocol.bodies.routes import TopicRoute
-from rocketq.protocol.codes import RequestCode, ResponseCode
+from rocketq.protocol.codes import RequestCode, ResponseCode, request_text
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import FRAME_BYTES_MAX, decode_command, encode_command
 from rocketq.protocol.headers.nameserver import RouteRequest
@@ -129,7 +129,7 @@ class BlockingConnection:
             self._used_s = time.monotonic()
             return command
         except TimeoutError:
-            raise RequestTimeoutError(self.addr, code, timeout_ms) from None
+            raise RequestTimeoutError(self.addr, code, timeout_ms, request_text(code)) from None
         except OSError as error:
             raise ConnectionClosedError(self.addr, str(error)) from None
 

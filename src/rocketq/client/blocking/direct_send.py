@@ -13,6 +13,7 @@ from typing import Final
 
 from rocketq.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError, UnreachableError
 from rocketq.kernel.request_view import RequestView
+from rocketq.protocol.codes import request_text
 from rocketq.protocol.command import Command
 from rocketq.protocol.frame import FRAME_BYTES_MAX, decode_command
 from rocketq.remoting.address import split_addr
@@ -65,7 +66,7 @@ class SendConnection:
                 while (end := _frame_end(data)) is None or len(data) < end:
                     left_ms = timeout_ms - int((time.monotonic() - start_s) * 1000) if data else timeout_ms
                     if left_ms <= 0:
-                        raise RequestTimeoutError(self.addr, code, timeout_ms)
+                        raise RequestTimeoutError(self.addr, code, timeout_ms, request_text(code))
                     self._limit(left_ms)
                     part = self._socket.recv(_READ_BYTES)
                     if not part:
@@ -76,7 +77,7 @@ class SendConnection:
                     return answer
                 data = data[end:]
         except (TimeoutError, BlockingIOError):
-            raise RequestTimeoutError(self.addr, code, timeout_ms) from None
+            raise RequestTimeoutError(self.addr, code, timeout_ms, request_text(code)) from None
         except OSError as error:
             raise ConnectionClosedError(self.addr, error.strerror or str(error)) from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,6 +19,7 @@ from rocketq.client.core.subscriptions import ALL
 from rocketq.errors import ConfigError
 from rocketq.protocol.bodies.queues import MessageQueue
 from rocketq.protocol.compression import Compression
+from rocketq.protocol.failures import SubscriptionRejectedError
 from rocketq.protocol.flags import ConsumeFromWhere, MessageModel
 from rocketq.protocol.names import AUTO_CREATE_TOPIC, TRACE_TOPIC, group_fault
 
@@ -190,6 +191,8 @@ class PushConfig:
     """BROADCASTING: offsets are in `<offset_dir>/<group>/offsets.json`. None: `~/.rocketq/offsets/<ip>@<instance>`."""
     hooks: Sequence[ConsumeHook] = ()
     filters: Sequence[PullFilter] = ()
+    on_error: Callable[[SubscriptionRejectedError], None] | None = None
+    """Called on the event loop when a broker rejects a subscription after the start. None: close() raises it."""
     trace: bool = False
     """Send a record of every listener call to the trace topic."""
     trace_topic: str = TRACE_TOPIC

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rocketq.client.core.namespaces import Namespace
@@ -26,7 +26,10 @@ class StoredMessage(MessageView):
     `queue` is the retry queue it came from, and for a consumer `topic` is the topic it was first sent to.
     """
 
-    __slots__ = ()
+    __slots__ = ("_consume_start_ms",)
+
+    _consume_start_ms: int
+    """Not set until a listener gets the message."""
 
     def __init__(
         self,
@@ -93,7 +96,11 @@ class StoredMessage(MessageView):
     @property
     def properties(self) -> Mapping[str, str]:
         if self._properties is None:
-            self._properties = decode_properties(self.raw_properties)
+            properties = decode_properties(self.raw_properties)
+            start_ms = getattr(self, "_consume_start_ms", None)
+            if start_ms is not None:
+                properties[Property.CONSUME_START_MS] = str(start_ms)
+            self._properties = properties
         return self._properties
 
     @property
@@ -127,11 +134,11 @@ class StoredMessage(MessageView):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StoredMessage):
             return NotImplemented
-        return (self.queue, self.topic, self.body, self.properties, self.reconsume_times, self._place()) == (
+        return (self.queue, self.topic, self.body, self._sent(), self.reconsume_times, self._place()) == (
             other.queue,
             other.topic,
             other.body,
-            other.properties,
+            other._sent(),
             other.reconsume_times,
             other._place(),
         )
@@ -161,7 +168,14 @@ class StoredMessage(MessageView):
             self.stored_body,
             self.raw_properties,
         )
-        return _restored, (fields, self.queue, self.topic, self._body, self._fault, self._id, self._properties)
+        properties = self.properties if hasattr(self, "_consume_start_ms") else self._properties
+        return _restored, (fields, self.queue, self.topic, self._body, self._fault, self._id, properties)
+
+    def _sent(self) -> Mapping[str, str]:
+        """The properties without the start of its consumption: each delivery has another."""
+        if Property.CONSUME_START_MS not in self.properties:
+            return self.properties
+        return {name: text for name, text in self.properties.items() if name != Property.CONSUME_START_MS}
 
     def _place(self) -> tuple[int, ...]:
         return (
@@ -204,6 +218,15 @@ def delivered(message: StoredMessage, *, topic: str | None = None, reconsume_tim
     if reconsume_times is not None:
         copy.reconsume_times = reconsume_times
     return copy
+
+
+def mark_consume_start(messages: Iterable[StoredMessage], now_ms: int) -> None:
+    """Set the property CONSUME_START_TIME, without decoding the other properties."""
+    for message in messages:
+        if message._properties is None:
+            message._consume_start_ms = now_ms
+        else:
+            message._properties = {**message._properties, Property.CONSUME_START_MS: str(now_ms)}
 
 
 def stored_message(record: Record, broker_name: str) -> StoredMessage:

@@ -9,6 +9,7 @@ from typing import Final
 from rocketq.client.errors import ClientError
 from rocketq.kernel.properties import hash_text
 from rocketq.protocol.bodies.clients import Subscription
+from rocketq.protocol.failures import SubscriptionRejectedError
 from rocketq.protocol.flags import ExpressionType
 from rocketq.protocol.names import NOT_FOR_CLIENTS, topic_fault
 
@@ -74,17 +75,20 @@ class SubscriptionTable:
     def __init__(self) -> None:
         self._by_topic: dict[str, Subscription] = {}
         self._tags: dict[str, frozenset[str] | None] = {}
+        self._rejections: dict[tuple[str, str], SubscriptionRejectedError] = {}
 
     def put(self, subscription: Subscription) -> None:
         before = self._by_topic.get(subscription.topic)
         if before is not None and before.version >= subscription.version:
             subscription = replace(subscription, version=before.version + 1)
+        self._forget_rejections(subscription.topic)
         self._by_topic[subscription.topic] = subscription
         by_tag = subscription.expression_type == ExpressionType.TAG
         self._tags[subscription.topic] = frozenset(subscription.tags) or None if by_tag else None
 
     def remove(self, topic: str) -> bool:
         self._tags.pop(topic, None)
+        self._forget_rejections(topic)
         return self._by_topic.pop(topic, None) is not None
 
     def get(self, topic: str) -> Subscription | None:
@@ -99,6 +103,37 @@ class SubscriptionTable:
 
     def all(self) -> tuple[Subscription, ...]:
         return tuple(self._by_topic.values())
+
+    def reject(self, subscription: Subscription, broker_name: str, error: SubscriptionRejectedError) -> bool:
+        """A broker rejected the subscription; its name is empty where it is not known.
+
+        False if that is known of the topic, or if another subscription replaced this one.
+        """
+        if not self._has(subscription):
+            return False
+        is_known = any(topic == subscription.topic for topic, _ in self._rejections)
+        self._rejections[subscription.topic, broker_name] = error
+        return not is_known
+
+    def accept(self, subscription: Subscription, broker_name: str) -> None:
+        """A broker answered a pull with the subscription."""
+        if self._rejections and self._has(subscription):
+            self._rejections.pop((subscription.topic, broker_name), None)
+            self._rejections.pop((subscription.topic, ""), None)
+
+    @property
+    def rejection(self) -> SubscriptionRejectedError | None:
+        """Why a broker rejects a subscription; None when all are accepted."""
+        return next(iter(self._rejections.values()), None)
+
+    def _has(self, subscription: Subscription) -> bool:
+        """Whether it is the current one; only its version may differ."""
+        current = self._by_topic.get(subscription.topic)
+        return current is not None and replace(current, version=subscription.version) == subscription
+
+    def _forget_rejections(self, topic: str) -> None:
+        for key in [key for key in self._rejections if key[0] == topic]:
+            del self._rejections[key]
 
     def touch(self, topic: str, now_ms: int) -> None:
         """The assignment of this topic changed: brokers get the subscription with a newer version."""

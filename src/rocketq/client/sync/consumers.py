@@ -148,13 +148,13 @@ class PushConsumer(_Subscribing[AsyncPushConsumer]):
         self._do(AsyncPushConsumer.resume)
 
     def close(self) -> None:
-        """Wait for running listeners, save offsets, release locks, and unregister."""
+        """Wait for running listeners, save offsets, release locks, and unregister; see AsyncPushConsumer.close."""
         self._engine.close(AsyncPushConsumer.close)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._engine.close(AsyncPushConsumer.close if error is None else AsyncPushConsumer.leave)
 
 
 class PullConsumer(_Subscribing[AsyncPullConsumer]):

@@ -49,7 +49,7 @@ export default async function workbench(page) {
     table.update(found.items);
     drawFacets();
     drawActions();
-    fill(line, h('span', t('looked at {looked} of {total}, {found} found', { looked: count(now.progress.looked_at), total: count(now.progress.total), found: count(found.items.length) })), now.progress.done && badge('ok', t('complete')), h('span.grow'),
+    fill(line, h('span', t('checked {looked} of {total}, {found} found', { looked: count(now.progress.looked_at), total: count(now.progress.total), found: count(found.items.length) })), now.progress.done && badge('ok', t('complete')), h('span.grow'),
       now.progress.cursor && h('button.small', { type: 'button', onclick: () => load(now.progress.cursor) }, t('Go on')));
   }
 

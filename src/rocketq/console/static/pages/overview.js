@@ -51,7 +51,7 @@ export default async function overview(page) {
     fill(partial, found.error && notice('bad', t('The last sample failed: {reason}', { reason: found.error })), found.stale && notice('warn', t('These figures are from {time}', { time: ago(found.asOf) })));
     const worst = found.findings[0];
     fill(health, h('section.card', h('header', worst ? badge(KINDS[worst.severity][0], icon('warn'), KINDS[worst.severity][1]()) : badge('ok', icon('ok'), t('healthy')),
-      h('h2', worst ? plural(found.findings.length, t('1 thing to look at'), t('{n} things to look at', { n: found.findings.length })) : t('Everything that was looked at is in order')), h('span.grow'), h('span.muted', { title: t('{n} requests to the cluster', { n: found.requests }) }, ago(found.asOf))),
+      h('h2', worst ? plural(found.findings.length, t('1 finding'), t('{n} findings', { n: found.findings.length })) : t('All checks passed')), h('span.grow'), h('span.muted', { title: t('{n} requests to the cluster', { n: found.requests }) }, ago(found.asOf))),
     worst && h('ul.findings', found.findings.slice(0, 8).map((one) => h('li', h('a', { href: path(one.link) }, badge(KINDS[one.severity][0], KINDS[one.severity][1]()), h('span.grow', FINDINGS[one.code]?.(one.fields) ?? one.code), icon('back'))))),
     found.findings.length > 8 && h('div.pager', t('and {n} more', { n: found.findings.length - 8 }))));
     for (const arrow of health.querySelectorAll('li svg:last-child')) arrow.style.rotate = '180deg';

@@ -113,7 +113,7 @@ async function messages(page, body, found) {
   function draw(busy) {
     const failed = Object.entries(progress?.failed || {});
     fill(line, busy && h('span.spin'),
-      h('span', progress ? t('looked at {looked} of {total}, {found} found', { looked: count(progress.looked_at), total: count(progress.total), found: count(progress.found) }) : t('starting')),
+      h('span', progress ? t('checked {looked} of {total}, {found} found', { looked: count(progress.looked_at), total: count(progress.total), found: count(progress.found) }) : t('starting')),
       progress?.seen_ms && h('span', t('reached {time}', { time: time(progress.seen_ms) })),
       progress?.done && !busy && badge('ok', t('complete')),
       failed.length > 0 && badge('bad', t('{n} queues failed', { n: failed.length })),
