@@ -261,6 +261,8 @@ class PlainFiles:
                                 owners[account.access_key])  # fmt: skip
                     continue
                 owners[account.access_key], accounts[account.access_key] = path, account
+        for path in before.keys() - files.keys():
+            log.warning("ACL file is gone, its accounts count no more file=%s", path)
         for pattern in white:
             if pattern.everything:
                 log.warning("ACCESS CONTROL IS OFF FOR EVERYBODY: %s has %s", WHITE_LIST, pattern.text)

@@ -104,7 +104,7 @@ def test_yaml_that_is_none(text: str) -> None:
         parse_plain_file(text, "f.yml")
 
 
-def test_a_rewritten_file_keeps_what_it_does_not_know(tmp_path: Path) -> None:
+def test_a_rewritten_file_keeps_what_it_does_not_know(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "acl.yml"
     path.write_text("accounts:\n- {accessKey: account1, secretKey: 12345678, note: ours}\nother: [1]\n")
     path.chmod(0o640)
@@ -125,6 +125,7 @@ def test_a_rewritten_file_keeps_what_it_does_not_know(tmp_path: Path) -> None:
     gone = files.reload()
     assert gone is not None
     assert not gone.rules.accounts
+    assert f"ACL file is gone, its accounts count no more file={path}" in caplog.text
 
 
 def test_sources_are_blocked_after_too_many_failures() -> None:
