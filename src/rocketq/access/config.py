@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rocketq.access.addresses import is_loopback
 from rocketq.errors import ConfigError
-from rocketq.protocol.acl import Credentials
+from rocketq.protocol.acl import Credentials, is_unicode
 from rocketq.protocol.config_text import parse_value
 
 log = logging.getLogger(__name__)
@@ -221,6 +221,8 @@ def _pair(text: str, key: str, name: str, secret: str) -> tuple[str, str] | None
         raise ConfigError(f'{key} is not {{"{name}":"...","{secret}":"..."}}') from None
     if not all(pair):
         raise ConfigError(f"{key}: {name} and {secret} must not be blank")
+    if not all(map(is_unicode, pair)):
+        raise ConfigError(f"{key}: {name} or {secret} is not valid Unicode")
     return pair
 
 

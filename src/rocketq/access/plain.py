@@ -20,6 +20,7 @@ from typing import Final
 from rocketq.access.addresses import AddressPattern
 from rocketq.access.rights import Action, Need, Resource, ResourceKind
 from rocketq.errors import ConfigError
+from rocketq.protocol.acl import is_unicode
 from rocketq.protocol.names import RETRY_PREFIX, TRACE_TOPIC
 
 KEY_CHARS_MIN: Final = 7
@@ -107,6 +108,8 @@ def make_account(
         raise ConfigError(
             f"The accessKey={access_key} and secretKey=*** cannot be null and length should longer than 6"
         )
+    if not is_unicode(access_key) or not is_unicode(secret_key):
+        raise ConfigError(f"The accessKey={access_key!a} or its secretKey is not valid Unicode")
     pattern = AddressPattern.parse(white_address)
     kept = []
     for perms in (topic_perms, group_perms):

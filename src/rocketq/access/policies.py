@@ -19,6 +19,7 @@ from rocketq.access.addresses import SourceNetworks
 from rocketq.access.plain import Verdict
 from rocketq.access.rights import Action, Need, Resource, ResourceKind
 from rocketq.errors import ConfigError
+from rocketq.protocol.acl import is_unicode
 
 SUBJECT_PREFIX: Final = "User:"
 ALL_ACTIONS: Final = frozenset(Action)
@@ -54,6 +55,8 @@ class ResourcePattern:
         text = text.strip()
         if not text:
             raise PolicyError("The resource is null.")
+        if not is_unicode(text):
+            raise PolicyError(f"The resource {text!a} is not valid Unicode.")
         if text == "*":
             return cls(None, "", _ANY)
         kind, colon, name = text.partition(":")

@@ -492,5 +492,6 @@ def needs_of(request: Command, cluster: str, stored: StoredTopics | None = None)
         return None
     if not row.parts:
         return ()
-    ask = Ask(request, decode_header(request), cluster, stored)
+    reads_header = any(isinstance(part, Field | StoredMessage) for part in row.parts)
+    ask = Ask(request, decode_header(request) if reads_header else None, cluster, stored)
     return tuple(dict.fromkeys(need for part in row.parts for need in part.needs(ask)))

@@ -23,6 +23,7 @@ from rocketq.access.policies import (
 )
 from rocketq.access.rights import ResourceKind
 from rocketq.errors import RocketQError
+from rocketq.protocol.acl import is_unicode
 from rocketq.protocol.bodies import accounts as bodies
 from rocketq.protocol.codes import ResponseCode
 
@@ -81,6 +82,7 @@ class UserTable:
             raise _refused("password can not be blank")
         if info.password == MASK:
             raise _refused("password can not be the text that hides passwords in answers: give it again")
+        _require_unicode(username=name, password=info.password)
         is_super = _is_super(info.kind, default=False)
         if is_super and not by_super:
             raise _refused("The super user can only be create by super user", ResponseCode.SYSTEM_ERROR)
@@ -93,6 +95,7 @@ class UserTable:
         before = self.state.users.get(_named(name))
         if before is None:
             raise _refused("The user is not exist")
+        _require_unicode(password=info.password)
         if before.is_super and not by_super:
             raise _refused("The super user can only be update by super user")
         is_super = _is_super(info.kind, default=before.is_super)
@@ -232,6 +235,13 @@ def _named(name: str | None) -> str:
     if not name or not name.strip():
         raise _refused("The username is blank", ResponseCode.INVALID_PARAMETER)
     return name
+
+
+def _require_unicode(**texts: str | None) -> None:
+    """Signatures and files are UTF-8: what it does not have could neither sign nor be saved."""
+    for what, text in texts.items():
+        if text is not None and not is_unicode(text):
+            raise _refused(f"The {what} is not valid Unicode")
 
 
 def _is_super(kind: str | None, *, default: bool) -> bool:

@@ -7,6 +7,7 @@ Before a letter is sent its place is written down as being in flight. A run that
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import time
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rocketq.client.admin import AsyncAdmin
-from rocketq.client.admin.dead_letters import LetterRef, ReplayPlan, ReplayResult, ReplayStatus
+from rocketq.client.admin.dead_letters import LetterEdit, LetterRef, ReplayPlan, ReplayResult, ReplayStatus
 from rocketq.console.history import History
 from rocketq.console.json_text import to_json
 from rocketq.errors import RocketQError
@@ -35,6 +36,7 @@ class Run:
     user: str
     started_ms: int
     letters: tuple[LetterRef, ...]
+    edits: Mapping[LetterRef, LetterEdit] = field(default_factory=dict)
     per_second: float | None = None
     state: str = "running"
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -69,6 +71,24 @@ def letter_of(name: str) -> LetterRef:
     return LetterRef(broker=broker, queue_id=int(queue_id), offset=int(offset))
 
 
+def _edit_json(edit: LetterEdit) -> dict[str, Any]:
+    return {
+        "body": None if edit.body is None else base64.b64encode(edit.body).decode(),
+        "keys": None if edit.keys is None else list(edit.keys),
+        "tag": edit.tag,
+        "properties": None if edit.properties is None else dict(edit.properties),
+    }
+
+
+def _edit_of(value: Mapping[str, Any]) -> LetterEdit:
+    return LetterEdit(
+        body=None if value["body"] is None else base64.b64decode(value["body"]),
+        keys=None if value["keys"] is None else tuple(value["keys"]),
+        tag=value["tag"],
+        properties=value["properties"],
+    )
+
+
 class Replays:
     def __init__(self, history: History) -> None:
         self._history = history
@@ -80,6 +100,7 @@ class Replays:
         for text in (await self._history.notes("run/")).values():
             value = json.loads(text)
             value["letters"] = tuple(letter_of(name) for name in value["letters"])
+            value["edits"] = {letter_of(name): _edit_of(edit) for name, edit in value.get("edits", {}).items()}
             run = Run(**value)
             results = await self._history.notes(f"result/{run.id}/")
             run.results = {name.split("/", 2)[2]: json.loads(each) for name, each in results.items()}
@@ -105,6 +126,7 @@ class Replays:
             user=user,
             started_ms=time.time_ns() // 1_000_000,
             letters=plan.letters,
+            edits=plan.edits,
             per_second=plan.per_second,
         )
         self.runs[run.id] = run
@@ -113,11 +135,11 @@ class Replays:
         return run
 
     async def go_on(self, run: Run, admin: AsyncAdmin) -> None:
-        """Send what was surely not sent. Edits of the first start are lost: they are in no store."""
+        """Send the letters that were surely not sent, with the edits of the first start."""
         if run.id in self._tasks:
             return
         run.state, run.reason, run.ended_ms = "running", None, None
-        plan = ReplayPlan(group=run.group, letters=run.left(), to=run.to, per_second=run.per_second)
+        plan = ReplayPlan(group=run.group, letters=run.left(), to=run.to, edits=run.edits, per_second=run.per_second)
         await self._save(run)
         self._begin(run, admin, plan)
 
@@ -192,6 +214,7 @@ class Replays:
             "user": run.user,
             "started_ms": run.started_ms,
             "letters": [letter_name(letter) for letter in run.letters],
+            "edits": {letter_name(letter): _edit_json(edit) for letter, edit in run.edits.items()},
             "per_second": run.per_second,
             "state": run.state,
             "ended_ms": run.ended_ms,

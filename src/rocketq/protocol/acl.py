@@ -59,6 +59,15 @@ def is_signed(command: Command, secret_key: str) -> bool:
     return any(hmac.compare_digest(claimed, right) for right in rights)
 
 
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 has the text. Lone surrogates, which JSON and YAML can escape, it does not have."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def signature_of(ext_fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
     digest = hmac.new(secret_key.encode(), signed_content(ext_fields, body), hashlib.sha1).digest()
     return base64.b64encode(digest).decode()

@@ -244,7 +244,7 @@ async def test_readers_far_behind_are_sent_to_the_slave(tmp_path: Path) -> None:
             async def take(messages: Any, context: Any) -> None:
                 seen.extend(message.body for message in messages)
 
-            config = PushConfig(from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+            config = PushConfig(from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, pull_batch_max=32)  # two pulls
             async with AsyncPushConsumer("FarReaders", take, name_servers=names.addr, config=config) as consumer:
                 consumer.subscribe("Far")
 

@@ -126,6 +126,7 @@ async def test_side_doors_are_closed(tmp_path: Path) -> None:
         on_cluster = denied("Cluster:DefaultCluster")
         for code, fields, body, remark in (
             *((code, {}, b"", on_cluster) for code in (21, 25, 26, 28, 43, 45, 54, 201, 306, 316, 329, 402, 907)),
+            *((code, {}, b"", on_cluster) for code in (50, 51, 204, 315)),  # decided before what their headers lack
             (361, pull_fields("U"), b"", denied("Topic:U")),
             (33, {"offset": 0, "topic": "T"}, b"", denied("Topic:U")),
             (36, {"offset": 0, "group": "g", "delayLevel": 0, "originTopic": "T"}, b"", denied("Topic:U")),
@@ -209,6 +210,26 @@ async def test_requests_about_users_and_policies(tmp_path: Path) -> None:
 
 
 @over_loopback
+async def test_texts_that_utf_8_does_not_have_change_nothing(tmp_path: Path) -> None:
+    """Goal: a lone surrogate, which JSON can escape, is rejected; later changes are saved."""
+    async with running_broker(tmp_path, **SETTINGS) as broker, connected(broker.addr) as (peer,):
+        await prepare(peer)
+        for answer in (
+            await user(peer, 3001, "new", password="p\ud800"),
+            await user(peer, 3002, "app", password="p\ud800"),
+            await allow(peer, entry("Topic:T\ud800", "Pub")),
+        ):
+            assert (answer.code, "not valid Unicode" in (answer.remark or "")) == (16, True), answer
+        assert (await user(peer, 3004, "new")).body == b""
+        assert (await user(peer, 3001, "later", password="p")).code == 0
+        assert (await allow(peer, entry("Topic:T", "Pub"))).code == 0
+        assert (await ask(peer, APP, 310, letters(send_fields("T")), b"b")).code == 0
+    async with running_broker(tmp_path, **SETTINGS) as broker, connected(broker.addr) as (peer,):
+        assert (await ask(peer, APP, 310, letters(send_fields("T")), b"b")).code == 0
+        assert (await user(peer, 3004, "later")).body != b""
+
+
+@over_loopback
 async def test_users_survive_a_restart(tmp_path: Path) -> None:
     async with running_broker(tmp_path, **SETTINGS) as broker, connected(broker.addr) as (peer,):
         await prepare(peer)
@@ -280,6 +301,7 @@ async def test_whitelists_of_codes_and_dry_run(tmp_path: Path) -> None:
         {"authenticationEnabled": "false"},
         {"authorizationProvider": "com.example.Mine"},
         {"initAuthenticationUser": '{"username":"x"}'},
+        {"initAuthenticationUser": '{"username":"x","password":"\\ud800"}'},
         {"innerClientAuthenticationCredentials": "inner:secret"},
         {"authorizationWhitelist": "10;11"},
         {"authenticationEnabled": "maybe"},

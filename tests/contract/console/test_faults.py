@@ -121,7 +121,8 @@ def test_a_replay_that_a_restart_broke_off_says_what_was_done(cluster: EmbeddedC
         admin.topics.create("Slow", queues=1)
     with console(cluster.name_server_addr, tmp_path) as url, ApiClient(url) as api:
         letters = [one["ref"] for one in api.get(f"{AT}/dlq/billing/letters")["items"]]
-        body = {"letters": letters, "to": "Slow", "per_second": 4}
+        edits = [{"letter": letters[-1], "keys": ["edited"]}]
+        body = {"letters": letters, "to": "Slow", "per_second": 4, "edits": edits}
         run = api.post(f"{AT}/dlq/billing:replay", body)["items"][0]["value"]["run"]
         until(lambda: api.get(f"{AT}/runs/{run}")["counts"].get("sent", 0) >= 2)
     with console(cluster.name_server_addr, tmp_path) as url, ApiClient(url) as api:
@@ -135,6 +136,7 @@ def test_a_replay_that_a_restart_broke_off_says_what_was_done(cluster: EmbeddedC
         lines = api.lines(f"{AT}/messages:search", topic="Slow", n=1000)
         copies = [line["message"]["keys"][0] for line in lines if "message" in line]
         assert len(copies) == len(set(copies))
+        assert "edited" in copies
 
 
 def test_the_console_beside_up_prints_its_address(tmp_path: Path, capsys: object) -> None:

@@ -23,7 +23,9 @@ from rocketq.access.rights import (
     group_need,
     topic_need,
 )
+from rocketq.access.users import ChangeRefusedError, UserTable
 from rocketq.errors import ConfigError
+from rocketq.protocol.bodies import accounts as bodies
 
 HOME = "127.0.0.1"
 CLUSTER = Need(Resource(ResourceKind.CLUSTER, "C"), UPDATE)
@@ -122,6 +124,20 @@ def test_short_keys_are_rejected_and_never_repeated(key: str, secret: str) -> No
         make_account(key, secret)
     assert "cannot be null and length should longer than 6" in str(error.value)
     assert secret not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "secret"), [("account\ud800", "secret-1"), ("account1", "secret-\udfff")], ids=["key", "secret"]
+)
+def test_keys_that_no_signature_can_have_are_rejected(key: str, secret: str) -> None:
+    """Goal: a YAML escape of a lone surrogate is an error of the file, not of every later reload."""
+    with pytest.raises(ConfigError, match="not valid Unicode") as error:
+        make_account(key, secret)
+    assert secret not in str(error.value)
+    table = UserTable()
+    with pytest.raises(ChangeRefusedError, match="not valid Unicode"):
+        table.create(key, bodies.User(password=secret), by_super=True)
+    assert table.state.version == 0
 
 
 @pytest.mark.parametrize(

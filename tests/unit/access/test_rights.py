@@ -130,6 +130,14 @@ def test_requests_that_cannot_be_read_are_the_handlers() -> None:
             needed(code, fields, body)
 
 
+@pytest.mark.parametrize("code", [25, 51, 104, 204, 315, 3001])
+def test_rights_on_the_cluster_are_needed_whatever_the_header_lacks(code: int) -> None:
+    found = needed(code)
+    assert found is not None
+    assert len(found) == 1
+    assert found[0].startswith("Cluster:C ")
+
+
 def test_grpc_calls_need_the_topics_and_groups_they_name() -> None:
     needs = call_needs("ReceiveMessageRequest", topics=["T"], groups=["g"])
     assert needs is not None
