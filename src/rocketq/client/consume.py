@@ -79,7 +79,8 @@ class SendBacks:
 
     async def _send_back(self, message: StoredMessage, delay_level: int, failure: str | None) -> None:
         topic = self._namespace.topic(message.topic)
-        request = send_back_request(message, self._group, delay_level, self._limit, topic, failure)
+        unit_mode = self._session.config.unit_mode
+        request = send_back_request(message, self._group, delay_level, self._limit, topic, failure, unit_mode=unit_mode)
         await self._session.call(await self._store_addr(message), request, timeout_ms=SEND_BACK_TIMEOUT_MS)
 
     async def _store_addr(self, message: StoredMessage) -> str:
@@ -98,7 +99,8 @@ class SendBacks:
             if not queues:
                 raise NoQueueError(copy.topic, "no queue of it can be written at present")
             queue = self._choose(queues)
-            request = copy.request(queue.queue_id, queue.broker_name, INNER_GROUP, self._session.clock.now_ms())
+            now_ms, unit_mode = self._session.clock.now_ms(), self._session.config.unit_mode
+            request = copy.request(queue.queue_id, queue.broker_name, INNER_GROUP, now_ms, unit_mode=unit_mode)
             await self._session.call(
                 master_addr(route, queue),
                 request,

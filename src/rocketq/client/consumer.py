@@ -36,9 +36,10 @@ def default_store(session: Session, config: PushConfig | PullConfig, group: str)
 
 
 def default_offset_dir(session: Session) -> Path:
-    """`~/.rocketq/offsets/<ip>@<instance>`: the same after a restart, other than the client id."""
+    """`~/.rocketq/offsets/<ip>@<instance>[@<unit>]`: the same after a restart, other than the client id."""
     ip = session.client_id.partition("@")[0]
-    return Path.home() / ".rocketq" / "offsets" / f"{ip}@{session.config.instance_name or 'DEFAULT'}"
+    unit = f"@{session.config.unit_name}" if session.config.unit_name is not None else ""
+    return Path.home() / ".rocketq" / "offsets" / f"{ip}@{session.config.instance_name or 'DEFAULT'}{unit}"
 
 
 async def check_sql(session: Session, group: str, subscription: Subscription) -> None:

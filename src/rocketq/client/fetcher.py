@@ -404,6 +404,7 @@ class QueuePulling:
                 hold_ms=config.hold_ms,
                 commit_offset=self._to_commit(),
                 tags=ports.subscriptions.tags(held.queue.topic),
+                with_expression=config.post_subscription,
                 timeout_ms=config.pull_timeout_ms,
             )
         except SubscriptionRejectedError as error:

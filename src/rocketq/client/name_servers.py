@@ -30,13 +30,15 @@ def parse_name_servers(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def address_list(addrs: str | Sequence[str] | None, server: AddressServer | None) -> AddressList | None:
+def address_list(
+    addrs: str | Sequence[str] | None, server: AddressServer | None, unit_name: str | None = None
+) -> AddressList | None:
     """The list of an address server, where neither addresses nor NAMESRV_ADDR are given; None otherwise."""
     if addrs or os.environ.get(VARIABLE):
         return None
     from rocketq.remoting.address_server import AddressList, AddressServer  # noqa: PLC0415
 
-    server = server or AddressServer.of_environment()
+    server = server or AddressServer.of_environment(unit_name)
     return None if server is None else AddressList(server)
 
 

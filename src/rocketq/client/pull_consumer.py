@@ -585,6 +585,7 @@ class AsyncPullConsumer:
             model=self.config.model,
             from_where=self.config.from_where,
             subscriptions=self._subscriptions.all(),
+            unit_mode=self.session.config.unit_mode,
         )
 
     def ids_changed(self) -> None:

@@ -348,6 +348,7 @@ class SendPath:
                 code=code,
                 template_topic=self._template_topic,
                 new_topic_queues=self._new_topic_queues,
+                unit_mode=self._session.config.unit_mode,
             )
         return template
 
@@ -364,6 +365,7 @@ class SendPath:
             properties=outgoing.properties,
             reconsume_times=outgoing.reconsume_times,
             max_reconsume_times=outgoing.max_reconsume_times,
+            unit_mode=self._session.config.unit_mode,
             batch=code is RequestCode.SEND_BATCH_MESSAGE,
             broker_name=queue.broker_name,
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from rocketq.client.core.config import convert_spans
 from rocketq.client.core.messages import UniqueIds
@@ -54,6 +55,7 @@ class SessionHealth:
     closed: bool
 
 
+_UNIT_NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
 _DONE = (ResponseCode.SUCCESS,)
 
 
@@ -66,6 +68,10 @@ class SessionConfig:
     heartbeat_interval_ms: int = 30_000
     instance_name: str | None = None
     """Distinguishes clients of one host; must be unique there. None: process id and a random number."""
+    unit_name: str | None = None
+    """Appended to the client id: `<ip>@<instance>@<unit>`. An address server named by the environment gets it too."""
+    unit_mode: bool = False
+    """Tell brokers in sends and heartbeats that this client belongs to a unit: they mark topics they create for it."""
     namespace: str | None = None
     """Prefix of every topic and group in requests; removed from returned names."""
     tls: ClientTls | None = None
@@ -81,6 +87,8 @@ class SessionConfig:
         for name in ("control_timeout_ms", "route_life_ms", "heartbeat_interval_ms"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is at least 1")
+        if self.unit_name is not None and _UNIT_NAME.fullmatch(self.unit_name) is None:
+            raise ConfigError(f"unit_name has letters, digits, `_`, `-` and `.`, got {self.unit_name!r}")
 
 
 class Session:
@@ -98,11 +106,13 @@ class Session:
         """With `several_producers` it may have more than one producer of a group."""
         self.config = config or SessionConfig()
         self.clock = clock or SystemClock()
-        self.client_id = _client_id(self.config.instance_name)
+        self.client_id = _client_id(self.config.instance_name, self.config.unit_name)
         """The client id for brokers: at most one producer and one consumer of each group."""
         self.dispatcher = Dispatcher()
         self.namespace = Namespace(self.config.namespace or _implied_namespace(name_servers))
-        addrs = address_list(name_servers, self.config.address_server) or parse_name_servers(name_servers)
+        addrs = address_list(name_servers, self.config.address_server, self.config.unit_name) or parse_name_servers(
+            name_servers
+        )
         self.name_servers = NameServers(addrs, self.exchange)
         self.routes = RouteCache(self._lookup_route, self.clock, life_ms=self.config.route_life_ms)
         self.unique_ids = UniqueIds(_host_bytes(), os.getpid(), int.from_bytes(os.urandom(4), "big"))
@@ -240,8 +250,9 @@ def _implied_namespace(name_servers: str | Sequence[str] | None) -> str | None:
     return next((found for found in map(namespace_in, given) if found is not None), None)
 
 
-def _client_id(instance_name: str | None) -> str:
-    return f"{_local_ip()}@{instance_name or f'{os.getpid()}#{int.from_bytes(os.urandom(6))}'}"
+def _client_id(instance_name: str | None, unit_name: str | None) -> str:
+    instance = instance_name or f"{os.getpid()}#{int.from_bytes(os.urandom(6))}"
+    return "@".join(part for part in (_local_ip(), instance, unit_name) if part is not None)
 
 
 def _local_ip() -> str:

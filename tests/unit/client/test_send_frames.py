@@ -24,14 +24,28 @@ CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCod
     body=st.binary(max_size=200),
     broker_name=st.text(min_size=1),
     oneway=st.booleans(),
+    unit_mode=st.booleans(),
 )
 def test_a_template_gives_the_same_bytes(
-    code: RequestCode, numbers: tuple[int, int, int], properties: str, body: bytes, broker_name: str, oneway: bool
+    code: RequestCode,
+    numbers: tuple[int, int, int],
+    properties: str,
+    body: bytes,
+    broker_name: str,
+    oneway: bool,
+    unit_mode: bool,
 ) -> None:
     opaque, queue_id, born_ms = numbers
     outgoing = Outgoing(body, 0x301, properties, "ID", 7)
     template = SendTemplate(
-        "g", "ns%T", broker_name, code=code, template_topic="TBW102", new_topic_queues=4, oneway=oneway
+        "g",
+        "ns%T",
+        broker_name,
+        code=code,
+        template_topic="TBW102",
+        new_topic_queues=4,
+        unit_mode=unit_mode,
+        oneway=oneway,
     )
     header = SendRequest(
         group="g",
@@ -42,6 +56,7 @@ def test_a_template_gives_the_same_bytes(
         born_ms=born_ms,
         flag=7,
         properties=properties,
+        unit_mode=unit_mode,
         batch=code is RequestCode.SEND_BATCH_MESSAGE,
         broker_name=broker_name,
     )

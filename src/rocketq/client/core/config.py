@@ -178,6 +178,8 @@ class PushConfig:
     pull_bytes_max: int = PULL_BYTES_MAX
     """Bytes of records per pull. Brokers before 5.1 ignore it."""
     pull_interval_ms: int = 0
+    post_subscription: bool = False
+    """Send the subscription with each pull: brokers filter by it, not by that of the last heartbeat."""
     window: PullWindow = field(default_factory=PullWindow)
     max_reconsume_times: int = -1
     """ProducerPipeline after the first before a message is dead; -1 is 16, in order without end."""

@@ -159,6 +159,8 @@ def send_back_request(
     configured: int,
     origin_topic: str | None = None,
     failure: str | None = None,
+    *,
+    unit_mode: bool = False,
 ) -> SendBackRequest:
     """To the broker that stored the message; group and topic as brokers know them."""
     return SendBackRequest(
@@ -167,6 +169,7 @@ def send_back_request(
         delay_level=delay_level,
         origin_message_id=message.message_id,
         origin_topic=origin_topic or message.topic,
+        unit_mode=unit_mode,
         max_reconsume_times=retries_max(configured),
         broker_name=message.queue.broker_name or None,
         failure=failure,
@@ -185,7 +188,9 @@ class RetryCopy:
     reconsume_times: int
     max_reconsume_times: int
 
-    def request(self, queue_id: int, broker_name: str, producer_group: str, now_ms: int) -> SendRequest:
+    def request(
+        self, queue_id: int, broker_name: str, producer_group: str, now_ms: int, *, unit_mode: bool = False
+    ) -> SendRequest:
         return SendRequest(
             group=producer_group,
             topic=self.topic,
@@ -197,6 +202,7 @@ class RetryCopy:
             properties=self.properties,
             reconsume_times=self.reconsume_times,
             max_reconsume_times=self.max_reconsume_times,
+            unit_mode=unit_mode,
             broker_name=broker_name,
         )
 

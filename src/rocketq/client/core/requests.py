@@ -32,6 +32,7 @@ class SendTemplate:
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
         template_topic: str,
         new_topic_queues: int,
+        unit_mode: bool = False,
         oneway: bool = False,
     ) -> None:
         self.code = code
@@ -42,8 +43,9 @@ class SendTemplate:
             f'"d":"{new_topic_queues}","e":"'
         )
         flag = int(CommandFlag.ONEWAY) if oneway else 0
+        unit = "true" if unit_mode else "false"
         self._middle = (
-            f',"j":"0","k":"false","m":"{batch}","n":{encode_basestring(broker_name)}}},'
+            f',"j":"0","k":"{unit}","m":"{batch}","n":{encode_basestring(broker_name)}}},'
             f'"flag":{flag},"language":"PYTHON","opaque":'
         )
         self._end = f',"serializeTypeCurrentRPC":"JSON","version":{OUR_VERSION}}}'
