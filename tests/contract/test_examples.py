@@ -15,6 +15,7 @@ from rocketq.testing.embedded import EmbeddedCluster
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {
     "batching.py": ["1000 messages are stored"],
+    "fast.py": ["20000 and 20000 stored", "40000 read"],
     "delayed.py": ["recalled True", "reminder after at least 2 s: True"],
     "ordered.py": ["order-1 created paid shipped", "order-2 created paid shipped"],
     "request_reply.py": ["EURUSD 1.0871"],

@@ -194,7 +194,9 @@ async def test_a_held_pull_wakes_for_what_matches_only(cluster: EmbeddedCluster,
     """Goal: messages that do not match leave it waiting, the first that does is its answer."""
     async with connected(cluster.broker_addr) as (peer,):
         await fill(peer, topic, "0")
-        held = hold(peer, topic, 1, subscription="a > 5 AND a < 100", suspendTimeoutMillis=60_000, **SQL)
+        condition = "a > 5 AND a < 100"
+        await hold(peer, topic, 0, subscription=condition, **SQL)  # compiled: the next pull is held before the sends
+        held = hold(peer, topic, 1, subscription=condition, suspendTimeoutMillis=60_000, **SQL)
         await fill(peer, topic, "1", "no number", "200")
         assert not held.done()
         await fill(peer, topic, "50")

@@ -58,7 +58,6 @@ MESSAGE = Message(topic="T", body=b"x")
         replace(MESSAGE, topic="x" * 128),
         replace(MESSAGE, topic=5),
         replace(MESSAGE, topic="SCHEDULE_TOPIC_XXXX"),
-        replace(MESSAGE, keys="text"),
         replace(MESSAGE, keys=(5,)),
         replace(MESSAGE, keys=("a b",)),
         replace(MESSAGE, tag=5),

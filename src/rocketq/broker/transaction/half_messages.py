@@ -148,7 +148,7 @@ def given_up(half: Half, root: int) -> NewMessage:
 
 def committed(half: Half) -> NewMessage:
     """The message for its real topic, without the properties of stored halves and checks; TRAN_MSG stays."""
-    message = replace(_again(half), properties=packed(_shown(half.properties)))
+    message = replace(_again(half), properties=packed(_without(half.properties, Property.WAIT, Property.TRANSACTION_PREPARED_OFFSET)))
     return replace(
         message,
         topic=half.topic,
@@ -201,7 +201,7 @@ def check_body(half: Half, copy: NewMessage, queue_offset: int, log_offset: int)
         half.record,
         topic=half.topic,
         queue_id=half.queue_id,
-        properties=packed(_shown(decode_properties(copy.properties))),
+        properties=packed(_without(decode_properties(copy.properties), Property.TRANSACTION_PREPARED_OFFSET)),
         queue_offset=queue_offset,
         log_offset=log_offset,
     )
@@ -213,9 +213,7 @@ def packed(properties: Mapping[str, str]) -> bytes:
     return encode_properties(properties).removesuffix(b"\x02")
 
 
-def _shown(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties of a half as producers and consumers see them."""
-    hidden = (Property.WAIT, Property.TRANSACTION_PREPARED_OFFSET)
+def _without(properties: Mapping[str, str], *hidden: str) -> dict[str, str]:
     return {name: text for name, text in properties.items() if name not in hidden}
 
 
