@@ -76,7 +76,10 @@ def may_shrink(view: GroupView, term: Term, wanted: frozenset[int], now_ms: int)
     if not removed or len(wanted) >= members_needed(term) or len(term.in_sync) <= members_needed(term):
         return True
     lost_ms = max((_lost_ms(term, each) for each in removed if each in view.alive), default=None)
-    return lost_ms is None or now_ms - lost_ms > term.rules.gone_ms_max + GRACE_MS
+    if lost_ms is None:
+        return True
+    can_hand_over_ms = term.began_ms + STABLE_MS  # a set that shrinks before would leave nobody to hand over to
+    return now_ms - max(lost_ms + term.rules.gone_ms_max, can_hand_over_ms) > GRACE_MS
 
 
 def _lost_ms(term: Term, member: int) -> int:

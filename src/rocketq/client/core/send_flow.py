@@ -159,6 +159,8 @@ TIMED_OUT: Final = 10002
 NO_BROKER: Final = 10003
 
 PAUSE_MS_MAX: Final = 1_000
+ATTEMPT_MS_MIN: Final = 20
+"""With less time than this an attempt would only replace the cause of the failure by a timeout."""
 NOT_SENT: Final = (UnreachableError, NoQueueError)
 """Failures after which the broker certainly has not stored the message."""
 
@@ -261,19 +263,19 @@ class SendFlow:
         self.failed_broker = broker_name or self.failed_broker
         self._tried.add(broker_name)
         left_ms = self.left_ms(now_ms)
-        is_expired = self._timeout_ms is not None and now_ms - self._start_ms >= self._timeout_ms
+        is_expired = self._timeout_ms is not None and left_ms <= ATTEMPT_MS_MIN
         if is_expired or self._counted >= self._policy.attempts_max:
             return None
         if any(name not in self._tried for name in brokers):
             return 0
         self._tried = {broker_name}
         self._pauses += 1
-        return min(left_ms, PAUSE_MS_MAX, self._policy.pause_ms(self._pauses + 1))
+        return min(left_ms - ATTEMPT_MS_MIN, PAUSE_MS_MAX, self._policy.pause_ms(self._pauses + 1))
 
 
 def failure(topic: str, attempts: Sequence[Attempt], elapsed_ms: int, timeout_ms: int | None) -> SendFailedError:
     """The error of a send after all its attempts."""
-    kind = SendTimeoutError if timeout_ms is not None and elapsed_ms >= timeout_ms else SendFailedError
+    kind = SendTimeoutError if timeout_ms is not None and elapsed_ms >= timeout_ms - ATTEMPT_MS_MIN else SendFailedError
     return kind(topic, client_code(attempts[-1][1]) if attempts else TIMED_OUT, attempts, elapsed_ms)
 
 
