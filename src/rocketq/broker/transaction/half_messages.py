@@ -148,7 +148,9 @@ def given_up(half: Half, root: int) -> NewMessage:
 
 def committed(half: Half) -> NewMessage:
     """The message for its real topic, without the properties of stored halves and checks; TRAN_MSG stays."""
-    message = replace(_again(half), properties=packed(_without(half.properties, Property.WAIT, Property.TRANSACTION_PREPARED_OFFSET)))
+    message = replace(
+        _again(half), properties=packed(_without(half.properties, Property.WAIT, Property.TRANSACTION_PREPARED_OFFSET))
+    )
     return replace(
         message,
         topic=half.topic,
