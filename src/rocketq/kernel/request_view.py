@@ -167,6 +167,8 @@ class RequestView:
             if value_end < 0:
                 return -1
             if not is_ascii(p, at + 1, value_end):
+                if member == SERIALIZE_TYPE:
+                    return -1  # nothing decodes it later, and it may not be UTF-8
                 self.plain = False
             if member == REMARK:
                 self.remark_at = at + 1

@@ -147,6 +147,7 @@ def test_binary_headers_are_read_alike(header: bytes, body: bytes) -> None:
     damage=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
     cut=st.integers(0, 30),
 )
+@example(fields={}, remark="\x1f", form=HeaderForm.JSON, damage=[(97, 128)], cut=0)  # a serialize type beyond UTF-8
 def test_damaged_frames_are_read_alike(
     fields: dict[str, str], remark: str | None, form: HeaderForm, damage: list[tuple[int, int]], cut: int
 ) -> None:
