@@ -255,7 +255,8 @@ class SendFlow:
         pause_ms = self._next(broker_name, now_ms, brokers)
         if pause_ms is None and self.unconfirmed is None:
             if self._raise_last:
-                raise error
+                causes = [each for _, each in self.attempts if isinstance(each, NOT_SENT)]
+                raise causes[-1] if causes and not broker_name else error  # rather than a route that came too late
             raise failure(self._topic, self.attempts, now_ms - self._start_ms, self._timeout_ms) from error
         return pause_ms
 
